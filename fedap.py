@@ -28,7 +28,7 @@ from fedap_core.errors import InvalidInput
 from fedap_core.metrics import QUALITIES
 from fedap_core.strategies import STRATEGIES, Strategy
 from scripts.experiments.comparison import Comparison
-from scripts.experiments.sweep import SweepOptions, run_sweep, share_cores
+from scripts.experiments.sweep import run_sweep, sweep_options
 from scripts.report import tables
 from scripts.report.algorithms import style
 from scripts.report.page.finding import find_runs
@@ -216,8 +216,7 @@ def compare(
     described = {"model": model, "rounds": rounds, **settings}
     labels = ",".join(map(_label, algorithms))
     comparison = Comparison.of(divided, described, algorithms=labels, seeds=",".join(map(str, seeds)))
-    at_once, inside = share_cores(jobs=jobs, workers=0, engine=engine, runs=len(comparison.runs))
-    options = SweepOptions(root=Path(out), jobs=at_once, workers=inside, engine=engine)
+    options = sweep_options(Path(out), runs=len(comparison.runs), jobs=jobs, engine=engine)
     return read(*(folder.path for folder in run_sweep(comparison.runs, options, Console(quiet=quiet))))
 
 

@@ -18,7 +18,7 @@ from coordinator.decisions.actions import Aggregate, Source
 from coordinator.record.model_forms import ModelFile, ModelForms, Payload
 from coordinator.record.store import Store
 from coordinator.runs import StoredRun
-from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.errors import InvalidInput, require_known
 from fedap_core.model_spec import METADATA_KEY, ModelSpec
 from protocol.tensors import Array, TensorSet
 
@@ -31,8 +31,7 @@ def export_weights(past: StoredRun, participant: str, out: Path) -> str:
         raise InvalidInput("folder", str(past.folder), "a run that is not sealed: its weights cannot be read here", fix)
     if not members:
         raise InvalidInput("participant", participant, "a member; nobody has joined this run yet")
-    if participant not in members:
-        raise unknown_name("participant", participant, members)
+    require_known("participant", participant, members)
     with tempfile.TemporaryDirectory(prefix="fedap-export-") as scratch:
         payload, what = _payload(past, participant, Store(past.folder, scratch=Path(scratch)))
         arrays = _arrays(payload)

@@ -32,6 +32,7 @@ from coordinator.record.member_list import MemberList
 from coordinator.record.model_forms import ModelFile, ModelForms
 from coordinator.record.recovery import Recovery, recovery_of
 from coordinator.record.store import Store
+from coordinator.record.traffic import TRAFFIC
 from coordinator.run_plan import (
     allowed_members,
     make_plan,
@@ -162,7 +163,7 @@ def _assemble(
         ledger=Ledger(
             journal,
             traffic=exchange.taken_traffic,
-            traffic_file=config.folder / "traffic.jsonl",
+            traffic_file=config.folder / TRAFFIC,
         ),
         store=store,
         forms=forms,

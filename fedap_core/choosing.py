@@ -37,9 +37,7 @@ class HitCount:
 
     def __post_init__(self) -> None:
         if self.samples < 1 or not 0 <= self.correct <= self.samples:
-            raise InvalidInput(
-                "hit count", f"{self.correct} of {self.samples}", "0 <= correct <= samples, samples >= 1"
-            )
+            raise InvalidInput("score", f"{self.correct} of {self.samples}", "0 <= correct <= samples, samples >= 1")
 
     @property
     def accuracy(self) -> float:

@@ -11,7 +11,7 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from fedap_core.exit_codes import WRONG_INPUT, cut_short_by
 from fedap_core.extras import EXTRAS
@@ -59,6 +59,12 @@ def unknown_name(field: str, got: str, known: Iterable[str]) -> InvalidInput:
     names = sorted(known)
     nearest = difflib.get_close_matches(got, names, n=1)
     return InvalidInput(field, got, f"one of {', '.join(names)}", f"Did you mean {nearest[0]!r}?" if nearest else "")
+
+
+def require_known(field: str, got: str, known: Collection[str]) -> None:
+    """Refuse an unknown name."""
+    if got not in known:
+        raise unknown_name(field, got, known)
 
 
 def missing_library(name: str) -> InvalidInput:

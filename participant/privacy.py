@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.errors import InvalidInput, require_known
 from fedap_core.measures import statistics_arrays
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.batchnorm import require_batch_norm
@@ -192,8 +192,7 @@ def subject_of(
     sealing: Sealing | None = None,
 ) -> Subject:
     """Return the inputs of the list; refuse an algorithm that this model cannot run."""
-    if encoding not in ENCODINGS:
-        raise unknown_name("encoding", encoding, ENCODINGS)
+    require_known("encoding", encoding, ENCODINGS)
     if warmup_rounds >= rounds:
         raise InvalidInput("warmup_rounds", warmup_rounds, f"fewer than the {rounds} rounds")
     strategy = make_strategy(algorithm, options)

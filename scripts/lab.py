@@ -26,19 +26,11 @@ def lab(_version: VersionFlag = False) -> None:
     """Personalised federated learning on one machine: compare algorithms, reproduce the paper, measure."""
 
 
-app.command("demo")(demo)
-app.command("compare")(compare)
-app.command("leaderboard")(leaderboard)
-app.command("asynchronous")(asynchronous)
-app.command("attacks")(attacks)
-app.command("audit")(audit)
-app.command("sealed-accuracy")(sealed_accuracy)
-app.command("bench")(bench)
-app.command("drill")(drill)
-app.command("explore")(explore)
-app.command("fuzz")(fuzz)
-app.command("report")(report)
-app.command("reproduce")(reproduce)
+for command in (
+    demo, compare, leaderboard, asynchronous, attacks, audit, sealed_accuracy, bench, drill, explore, fuzz, report,
+    reproduce,
+):  # fmt: skip
+    app.command()(command)
 
 
 def main() -> None:

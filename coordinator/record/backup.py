@@ -16,6 +16,7 @@ from coordinator.record.blobs import force
 from coordinator.record.folder_check import blob_faults, replayed
 from coordinator.record.journal import JOURNAL, SqliteJournal
 from coordinator.record.journal_check import read_journal
+from coordinator.record.traffic import TRAFFIC
 from fedap_core.errors import InvalidInput
 
 _TRIES = 20
@@ -23,7 +24,7 @@ _TRIES = 20
 
 _ADVICE = "`fedap-coordinator recover` prints whether one is damaged."
 
-_BESIDE = ("run.toml", "traffic.jsonl", "tables")
+_BESIDE = ("run.toml", TRAFFIC, "tables")
 """Results and reports, copied if they exist."""
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coordinator.record.journal import FORMAT, HEAD, JOURNAL, Entry, chained, sealed
+from coordinator.record.traffic import TRAFFIC
 
 ACCEPTS_OLDER = "accepts older"
 """Name of the metadata by which the operator agrees to continue from what the members hold; empty once done."""
@@ -121,6 +122,6 @@ def trace_of_run(folder: Path) -> str:
 def _traces(folder: Path) -> Iterator[str]:
     for path in folder.glob("blobs/*/*/*"):
         yield str(path.relative_to(folder))
-    for name in (HEAD, "traffic.jsonl"):
+    for name in (HEAD, TRAFFIC):
         if (folder / name).is_file() and (folder / name).stat().st_size:
             yield name

@@ -6,11 +6,9 @@ WAL, and a journal that was restored or replaced is detected and read from the s
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from collections import defaultdict, deque
-from contextlib import suppress
+from collections import deque
 from pathlib import Path
 
 from coordinator.decisions import facts
@@ -19,6 +17,7 @@ from coordinator.observers.log_lines import event_of
 from coordinator.observers.notice_file import read_notices
 from coordinator.observers.pulse_file import read_pulse
 from coordinator.record.journal import JOURNAL, Entry, SqliteJournal, fact_of
+from coordinator.record.traffic import TrafficCounts
 from coordinator.runs import LOCK, stored_machine
 from coordinator.watching.overview import RunEvent, RunOverview, RunSubject, Surroundings, overview_of
 from coordinator.watching.sentences import sentence_of
@@ -38,7 +37,7 @@ class RunFollower:
         self._mark: tuple[int, str | None] | None = None
         self._serial, self._last_s = 0, 0.0
         self._weighed: facts.Weighed | None = None
-        self._traffic = TrafficTotals(folder / "traffic.jsonl")
+        self._traffic = TrafficCounts(folder, key=lambda _closed, member, _round_no, way: (member, way))
 
     def refresh(self) -> RunOverview:
         """Return the current overview of the run. InvalidInput if there is no run to read."""
@@ -109,36 +108,8 @@ class RunFollower:
             running=running,
             now_s=now_s,
             heard=pulse.heard if pulse is not None else {},
-            received=self._traffic.received,
-            sent=self._traffic.sent,
+            traffic=self._traffic.counted,
             disk_free_bytes=room.f_bavail * room.f_frsize,
             disk_reserve_bytes=self._config.storage.reserve_bytes,
             notices=read_notices(self._folder),
         )
-
-
-class TrafficTotals:
-    """Bytes per member over the whole run, from the lines that the coordinator appends; an incomplete line is read
-    later."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = 0
-        self.received: dict[str, int] = defaultdict(int)
-        self.sent: dict[str, int] = defaultdict(int)
-
-    def read(self) -> None:
-        """Read appended lines; start over if the file has become shorter."""
-        with suppress(FileNotFoundError), self._path.open("rb") as file:
-            if file.seek(0, os.SEEK_END) < self._offset:
-                self._offset = 0
-                self.received.clear()
-                self.sent.clear()
-            file.seek(self._offset)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    break
-                self._offset += len(line)
-                with suppress(ValueError, KeyError, TypeError):  # a line truncated by a full disk
-                    for member, _, way, size in json.loads(line)["bytes"]:
-                        (self.received if way == "in" else self.sent)[member] += size

@@ -52,8 +52,7 @@ class Surroundings:
     running: bool | None
     now_s: float
     heard: Mapping[str, float]
-    received: Mapping[str, int]
-    sent: Mapping[str, int]
+    traffic: Mapping[tuple[str, str], int]
     disk_free_bytes: int
     disk_reserve_bytes: int
     notices: tuple[str, ...]
@@ -182,8 +181,8 @@ def _member(member: Member, state: State, progress: RunProgress, machine: Surrou
         test_samples=member.test_samples,
         accuracy=score.accuracy if score else None,
         accuracy_round=score.round if score else None,
-        received_bytes=machine.received.get(member.name, 0),
-        sent_bytes=machine.sent.get(member.name, 0),
+        received_bytes=machine.traffic.get((member.name, "in"), 0),
+        sent_bytes=machine.traffic.get((member.name, "out"), 0),
         strikes=member.strikes,
     )
 

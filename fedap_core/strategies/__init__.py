@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.errors import InvalidInput, require_known, unknown_name
 from fedap_core.factories import find_factory, users_code
 from fedap_core.parts import Part
 from fedap_core.strategies.apfl import Apfl
@@ -82,8 +82,7 @@ def make_strategy(name: str, options: Mapping[str, object] | None = None) -> Str
     for key, value in (options or {}).items():
         if key in ("lambda", "λ") and "self_weight" in fields:
             raise InvalidInput(f"option of {name}", key, "self_weight, which is the paper's λ")
-        if key not in fields:
-            raise unknown_name(f"option of {name}", key, fields)
+        require_known(f"option of {name}", key, fields)
         values[key] = _convert(f"{name}.{key}", value, type(fields[key].default))
     if ":" not in name:
         return kind(**values)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedap_core.arrays import IndexArray
-from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.errors import InvalidInput, require_known, unknown_name
 from fedap_core.preprocessing import Preprocessing
 from participant.data.base import DataOptions, Dataset, NewSamples
 from participant.data.files import LABEL_OPTIONS, files_of, labels_of, names_in
@@ -139,8 +139,7 @@ def _frames(base: Path, files: Sequence[Path], options: DataOptions, hashing: _H
     size, channels = options.integer("size", 0, minimum=1) or None, wanted_channels(options)
     window, multi = options.text("window", "file"), options.text("frames", "refuse")
     fixed = None if window in ("file", "full") else Window.parse(window, "file or full")
-    if multi not in ("refuse", "split"):
-        raise unknown_name("data option 'frames'", multi, ("refuse", "split"))
+    require_known("data option 'frames'", multi, ("refuse", "split"))
     for file, name in zip(files, names_in(base, files), strict=True):
         header, pixels = _read(file)
         keys = {kind: hashing.of(str(header.get(tag))) for kind, tag in KEYS.items() if header.get(tag)}

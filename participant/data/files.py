@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from fedap_core.arrays import IndexArray
-from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.errors import InvalidInput, require_known
 from participant.data.base import DataOptions, named_labels
 from participant.data.table import read_table
 
@@ -53,8 +53,7 @@ def folder_format(folder: Path, options: DataOptions) -> str:
     """Return the single format of a folder's files, or the one that the user chose."""
     chosen = options.options.get("format", "")  # not the model file's: hospitals may use other formats
     if chosen:
-        if chosen not in SUFFIXES:
-            raise unknown_name("data option 'format'", chosen, SUFFIXES)
+        require_known("data option 'format'", chosen, SUFFIXES)
         return chosen
     kinds = {format_of(path) for path in folder.rglob("*") if path.is_file()} - {None}
     if len(kinds) > 1:

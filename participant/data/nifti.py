@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.errors import InvalidInput, require_known
 from fedap_core.preprocessing import IMAGE_8BIT, Preprocessing
 from participant.data.base import DataOptions, Dataset, NewSamples
 from participant.data.files import LABEL_OPTIONS, files_of, labels_of, names_in
@@ -64,10 +64,8 @@ def load_new(path: Path, options: DataOptions) -> NewSamples:
 def _samples(base: Path, files: Sequence[Path], options: DataOptions) -> tuple[NewSamples, list[int]]:
     """Return all samples, and the number of samples of each file."""
     view, axis = options.text("view", "volume"), options.text("axis", "axial")
-    if view not in VIEWS:
-        raise unknown_name("data option 'view'", view, VIEWS)
-    if axis not in AXES:
-        raise unknown_name("data option 'axis'", axis, AXES)
+    require_known("data option 'view'", view, VIEWS)
+    require_known("data option 'axis'", axis, AXES)
     images: list[NDArray[np.uint8]] = []
     names: list[str] = []
     counts: list[int] = []

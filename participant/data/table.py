@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.errors import InvalidInput, require_known
 
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 _LARGEST = float(np.finfo(np.float32).max)
@@ -41,8 +41,7 @@ class Table:
         return [row[at].strip() for row in self.rows]
 
     def position(self, name: str) -> int:
-        if name not in self.header:
-            raise unknown_name(f"column of {self.path}", name, self.header)
+        require_known(f"column of {self.path}", name, self.header)
         return self.header.index(name)
 
     def numbers(self, positions: Sequence[int]) -> NDArray[np.float32]:

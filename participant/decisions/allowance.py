@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.errors import InvalidInput, require_known, unknown_name
 from fedap_core.strategies import STRATEGIES, Strategy
 from protocol.encodings import ENCODINGS
 from protocol.messages import Welcome
@@ -178,8 +178,7 @@ def parse_allowance(
             choices = algorithms if name == "algorithm" else known[name].choices
             limits[name] = _narrowed(expression, operator, value, limits[name], choices)
     if algorithm is not None:
-        if algorithm not in algorithms:
-            raise unknown_name("algorithm", algorithm, algorithms)
+        require_known("algorithm", algorithm, algorithms)
         limits["algorithm"] = Limit(values=(algorithm,), by="--algorithm")
     return Allowance(known=known, limits=limits, options=options, shares_class_counts=shares)
 

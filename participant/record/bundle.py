@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from fedap_core.choosing import ALONE, BEST, FEDERATED, FINE_TUNED
-from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.errors import InvalidInput, require_known
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
 from participant.record.agreement import read_terms
@@ -46,8 +46,7 @@ def export_bundle(
     WRITERS; by default from the name of `out`: .onnx means onnx, anything else safetensors.
     """
     form = form or ("onnx" if out.suffix == ".onnx" else "safetensors")
-    if form not in WRITERS:
-        raise unknown_name("format", form, WRITERS)
+    require_known("format", form, WRITERS)
     if out.exists() and not force:
         raise InvalidInput("out", str(out), "a file that does not exist yet", "Use --force to replace it.")
     kept = None if own else _finished(state)

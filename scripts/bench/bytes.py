@@ -22,8 +22,9 @@ from scripts.bench.job import BenchScope
 from scripts.bench.sheet import PartResult
 from scripts.experiments.reproduce.data_sets import DATA_SETS
 from scripts.experiments.reproduce.target import settled
-from scripts.experiments.sweep import SweepOptions, run_sweep, share_cores
-from scripts.report.traffic import Traffic, compressed_share, computed, spec_of
+from scripts.experiments.sweep import run_sweep, sweep_options
+from scripts.report.traffic import compressed_share, computed, spec_of
+from scripts.run.records import ParticipantBytes
 from scripts.run.results import Summary
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
@@ -66,7 +67,7 @@ class EncodedRun:
     data: BytesData
     encoding: Encoding
     summary: Summary
-    traffic: Traffic
+    traffic: ParticipantBytes
     reached: int | None
 
     @property
@@ -83,8 +84,7 @@ def measure(scope: BenchScope) -> PartResult:
     found: list[EncodedRun] = []
     for data in sets:
         runs = [_settings(data, encoding, rounds=scope.sized(ROUNDS, 2)) for encoding in ENCODINGS]
-        jobs, workers = share_cores(jobs=0, workers=1, engine="inline", runs=len(runs))
-        folders = run_sweep(runs, SweepOptions(root=scope.kept, jobs=jobs, workers=workers), console)
+        folders = run_sweep(runs, sweep_options(scope.kept, runs=len(runs), workers=1), console)
         spec = spec_of(runs[0], scope.kept)
         found += [_encoded(data, folder, spec) for folder in folders]
     notes = [*write_shown(found, scope.kept), *missing] if found else missing

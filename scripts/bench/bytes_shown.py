@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from protocol.encodings import ENCODINGS
 from scripts.report.figures import new_figure, save_figure, tidy
+from scripts.report.tables import plain_table
 from scripts.run.run_folder import write_text
 
 if TYPE_CHECKING:
@@ -33,9 +34,7 @@ def write_shown(found: Sequence[EncodedRun], folder: Path) -> list[str]:
 def table(found: Sequence[EncodedRun]) -> str:
     """Return a Markdown table with one row per data set and encoding."""
     plain = {one.data.name: one.spent for one in found if one.encoding == "f32"}
-    rows = [HEADER, tuple("---" for _ in HEADER)]
-    rows += [_cells(one, plain.get(one.data.name)) for one in found]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return plain_table(HEADER, [_cells(one, plain.get(one.data.name)) for one in found])
 
 
 def _cells(one: EncodedRun, plain: float | None) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ def bench(
         }
         out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")  # after every part: the next may fail
     typer.echo("")
-    typer.echo(sheet.markdown_table(results))
+    typer.echo(sheet.markdown_table(results), nl=False)
     typer.echo("")
     missed = sum(finding.is_missed for result in results for finding in result.findings)
     typer.echo(f"{RULE} Limits missed: {missed}. {here.warning or ''}".rstrip())

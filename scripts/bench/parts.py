@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 
-from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.errors import InvalidInput, require_known
 from scripts.bench.job import BenchScope
 from scripts.bench.sheet import PartResult, from_json, to_json
 from scripts.run.forked import FORK, signals_held, unwind_on_sigterm
@@ -49,8 +49,7 @@ PARTS: dict[str, BenchPart] = {
 def chosen(names: Sequence[str]) -> list[str]:
     """Return the requested parts in the table's order; if none is named, all but those that take long."""
     for name in names:
-        if name not in PARTS:
-            raise unknown_name("part", name, PARTS)
+        require_known("part", name, PARTS)
     return [name for name in PARTS if name in names or (not names and not PARTS[name].alone)]
 
 

@@ -7,13 +7,14 @@ median over rounds; small federations run more of them, because a few short roun
 
 from __future__ import annotations
 
-import json
 import shutil
 import statistics
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 
+from coordinator.record.traffic import TrafficCounts
 from scripts.bench.federation import BenchFederation, Shape
 from scripts.bench.figures import BenchResult, Measurements, Threshold, ratio
 from scripts.bench.job import BATCH, BenchScope, make_job
@@ -21,7 +22,6 @@ from scripts.bench.processes import cpu_seconds, pss_gb
 from scripts.bench.sheet import PartResult
 
 BAR = Threshold(must=1.3, goal=1.0)
-BASE = 20
 SIZES = (20, 50, 100, 200)
 ONCE = 1000
 """Measured in the first pass only: it takes as long as all the others together."""
@@ -99,7 +99,7 @@ def _loaded(size: int, folder: Path, rounds: int) -> Load:
             spent = cpu_seconds(federation.pids[0]) - began
             memory = pss_gb(federation.pids)
             done = len(closed) - len(first)
-            up, down = bytes_per_round(federation.run_folder / "traffic.jsonl")
+            up, down = bytes_per_round(federation.run_folder)
             return Load(
                 round_s=statistics.median(late - early for early, late in pairwise(closed[len(first) - 1 :])),
                 coordinator_cpu_s=spent / done,
@@ -112,13 +112,14 @@ def _loaded(size: int, folder: Path, rounds: int) -> Load:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def bytes_per_round(path: Path) -> tuple[float, float]:
+def bytes_per_round(folder: Path) -> tuple[float, float]:
     """Return the bytes of a round after the first, up and down, of all participants together."""
-    text = path.read_text(encoding="utf-8").rpartition("\n")[0]  # the last line may be incomplete
-    lines = [json.loads(line) for line in text.splitlines()]
-    rounds = [line["bytes"] for line in lines if line["closed_round"] > 0]
-    totals = {way: sum(size for one in rounds for _, _, went, size in one if went == way) for way in ("in", "out")}
-    return totals["in"] / len(rounds), totals["out"] / len(rounds)
+    traffic = TrafficCounts(folder, key=lambda closed, _member, _round_no, way: (closed, way))
+    traffic.read()
+    up, down = (
+        [size for (closed, of), size in traffic.counted.items() if closed > 0 and of == way] for way in ("in", "out")
+    )
+    return fmean(up), fmean(down)
 
 
 def _messages_up(federation: BenchFederation) -> int:

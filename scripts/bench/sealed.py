@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from coordinator.record.traffic import TrafficCounts
 from fedap_core.aggregation import mix
 from fedap_core.arrays import Float32Array, FloatArray
 from fedap_core.mixing import mixing_from_counts
@@ -28,7 +29,6 @@ from scripts.bench.figures import BenchResult, Measurements, Threshold, quantity
 from scripts.bench.interleaving import interleave
 from scripts.bench.job import BATCH, BenchJob, BenchScope, make_job, standard_job
 from scripts.bench.sheet import PartResult
-from scripts.engines.processes.traffic import TrafficReader
 
 CLEAR, SEALED, CKKS = "clear", "sealed", "CKKS"
 ENCODE, UNPAD, ENCRYPT, DECRYPT = "seal an update", "open a sum", "CKKS, encrypt an update", "CKKS, decrypt a sum"
@@ -135,9 +135,9 @@ def _round_seconds(federation: BenchFederation, rounds: int) -> float:
 def _round_bytes(federation: BenchFederation, rounds: int) -> float:
     """Return MB of all members; a round's bytes are still being reported until the next round is closed."""
     federation.wait_for_rounds(SKIPPED + rounds + 2)
-    traffic = TrafficReader(federation.run_folder / "traffic.jsonl", federation.members)
-    counted = [traffic.of(SKIPPED + number, last=False) for number in range(rounds)]
-    return sum(sum(way) for one in counted for way in one.values()) / rounds / 1e6
+    traffic = TrafficCounts(federation.run_folder, key=lambda _closed, _member, round_no, _way: round_no)
+    traffic.read()
+    return sum(traffic.counted[SKIPPED + number] for number in range(rounds)) / rounds / 1e6
 
 
 # ---- mixing and sealing, in memory

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from scripts.bench.figures import BenchResult, Measurements, Threshold, noise_sentence, number
+from scripts.report.tables import plain_table
 
 HEADER = ("part", "measured side by side", "median (range)", "must", "goal", "verdict")
 
@@ -27,9 +28,7 @@ class PartResult:
 
 def markdown_table(results: Sequence[PartResult]) -> str:
     """Return all findings of all parts as a table."""
-    rows = [HEADER, tuple("---" for _ in HEADER)]
-    rows += [_cells(result.part, finding) for result in results for finding in result.findings]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return plain_table(HEADER, [_cells(result.part, finding) for result in results for finding in result.findings])
 
 
 def _cells(part: str, finding: BenchResult) -> tuple[str, ...]:

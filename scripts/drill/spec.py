@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.errors import InvalidInput, require_known, unknown_name
 
 Mode = Literal["barrier", "continuous"]
 MODES: tuple[Mode, ...] = ("barrier", "continuous")
@@ -115,8 +115,7 @@ def parse_size(text: str | None) -> int | None:
 def parse_kinds(given: Sequence[str], known: Sequence[str], default: Sequence[str]) -> tuple[str, ...]:
     """Return the requested kinds, all of them known; if there are none, the default."""
     for kind in given:
-        if kind not in known:
-            raise unknown_name("kind", kind, known)
+        require_known("kind", kind, known)
     return tuple(given) or tuple(default)
 
 

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-from fedap_core.errors import unknown_name
+from fedap_core.errors import require_known
 from scripts.engines.base import Registered
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ ENGINES: Mapping[str, Registered] = {
 
 def find_engine(name: str) -> Registered:
     """Return the engine of that name."""
-    if name not in ENGINES:
-        raise unknown_name("engine", name, ENGINES)
+    require_known("engine", name, ENGINES)
     return ENGINES[name]
 
 

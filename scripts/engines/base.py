@@ -42,9 +42,11 @@ class EngineOptions:
         for field in ("workers", "participants_per_process"):
             if getattr(self, field) < 1:
                 raise InvalidInput(field, getattr(self, field), "at least 1")
-        if self.memory_gb is not None:
-            require_memory(self.memory_gb)
-        require_gpus(self.gpus_per_actor)
+        if self.memory_gb is not None and not 0.0 < self.memory_gb < math.inf:
+            raise InvalidInput("memory", self.memory_gb, "a number of gigabytes above 0")
+        if not 0.0 <= self.gpus_per_actor < math.inf:
+            expected = "a number from 0: 0.25 is four actors on one GPU"
+            raise InvalidInput("gpus-per-actor", self.gpus_per_actor, expected)
 
     @property
     def memory_bytes(self) -> int:
@@ -52,18 +54,6 @@ class EngineOptions:
         if self.memory_gb is not None:
             return int(self.memory_gb * 1e9)
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-
-
-def require_memory(memory_gb: float) -> None:
-    """Refuse an invalid amount of memory."""
-    if not 0.0 < memory_gb < math.inf:
-        raise InvalidInput("memory", memory_gb, "a number of gigabytes above 0")
-
-
-def require_gpus(gpus_per_actor: float) -> None:
-    """Refuse an invalid share of GPUs."""
-    if not 0.0 <= gpus_per_actor < math.inf:
-        raise InvalidInput("gpus-per-actor", gpus_per_actor, "a number from 0: 0.25 is four actors on one GPU")
 
 
 class Engine(Protocol):

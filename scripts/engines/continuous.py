@@ -9,11 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-import shutil
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -38,32 +34,15 @@ MEASURE_SHARE = 1 / 3
 """Measuring is one forward pass over the training samples; training also goes backward, about three times the work."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class VirtualOptions:
-    """How the work is done; none of these options changes a number."""
-
-    root: Path
-    keep_models: bool = True
-    on_record: Callable[[float, float], None] = lambda _clock, _accuracy: None
-
-
-def run_virtual(settings: AsyncSettings, cohort: Cohort, options: VirtualOptions) -> AsyncFolder:
+def run_virtual(settings: AsyncSettings, cohort: Cohort, options: EngineOptions) -> AsyncFolder:
     """Make a run from its beginning, unless it is complete, and return its folder."""
     folder = AsyncFolder(options.root, settings)
-    if not folder.is_complete():
-        with folder.alone():
-            if not folder.is_complete():
-                _run(folder, settings, cohort, options)
+    folder.make_once(lambda: _run(folder, settings, cohort, options))
     return folder
 
 
-def _run(folder: AsyncFolder, settings: AsyncSettings, cohort: Cohort, options: VirtualOptions) -> None:
-    described = {
-        "clients": [client.name for client in cohort.clients],
-        "classes": cohort.data.classes,
-        "class_counts": cohort.class_counts(),
-        "clock": settings.clock.model_dump(mode="json"),
-    }
+def _run(folder: AsyncFolder, settings: AsyncSettings, cohort: Cohort, options: EngineOptions) -> None:
+    described = cohort.described() | {"clock": settings.clock.model_dump(mode="json")}
     folder.begin_anew(versions(), described, keep_models=options.keep_models)
     federation = open_federation(settings, cohort, EngineOptions(root=options.root))
     VirtualRun(settings, federation, folder, options).run()
@@ -73,7 +52,7 @@ class VirtualRun:
     """One run: `facts` is its journal, with the virtual time of each."""
 
     def __init__(
-        self, settings: AsyncSettings, federation: VirtualFederation, folder: AsyncFolder, options: VirtualOptions
+        self, settings: AsyncSettings, federation: VirtualFederation, folder: AsyncFolder, options: EngineOptions
     ) -> None:
         self._clock = settings.clock
         self._seed = settings.run.seed
@@ -261,14 +240,11 @@ class VirtualRun:
             self._save()
         self._folder.append(record)
         self._recorded += 1
-        self._options.on_record(self._now, record.mean or 0.0)
+        self._options.on_round(record.number, record.mean)
 
     def _save(self) -> None:
         if not self._options.keep_models:
             return
-        half = self._folder.path / "half-written"
-        shutil.rmtree(half, ignore_errors=True)
-        half.mkdir()
-        for name, home in self._homes.items():
-            write_model(half / model_file_name(name), self._federation.spec, home.handed_over())
-        self._folder.keep_models(half, self._recorded)
+        with self._folder.saving_models(self._recorded) as half:
+            for name, home in self._homes.items():
+                write_model(half / model_file_name(name), self._federation.spec, home.handed_over())

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -79,10 +78,7 @@ def run_inline(
 ) -> RunFolder:
     """Run the missing rounds of a run and return its folder."""
     folder = RunFolder(options.root, settings)
-    if not folder.is_complete():
-        with folder.alone():
-            if not folder.is_complete():  # another process may have finished it in the meantime
-                _run_missing(folder, settings, cohort, options, open_pool)
+    folder.make_once(lambda: _run_missing(folder, settings, cohort, options, open_pool))
     return folder
 
 
@@ -90,12 +86,7 @@ def _run_missing(
     folder: RunFolder, settings: RunSettings, cohort: Cohort, options: EngineOptions, open_pool: PoolMaker
 ) -> None:
     initial = initial_file(settings, cohort, options)
-    described = {
-        "clients": [client.name for client in cohort.clients],
-        "classes": cohort.data.classes,
-        "class_counts": cohort.class_counts(),
-    }
-    first = folder.begin(versions(), described, keep_models=options.keep_models)
+    first = folder.begin(versions(), cohort.described(), keep_models=options.keep_models)
     anchor = anchor_file(settings, cohort, initial, options) if settings.uses_anchor else None
     start = anchor if settings.start_from == "anchor" and anchor is not None else initial
     pool = open_pool(settings, cohort, start, options)
@@ -388,12 +379,9 @@ class InlineFederation:
                 )  # fmt: skip
 
     def _save(self, round_no: int) -> None:
-        half = self._folder.path / f"half-written-{round_no}"
-        shutil.rmtree(half, ignore_errors=True)
-        half.mkdir()
-        self._pool.save(half, round_no)
-        self._transport.save(half)
-        self._sampling.save(half)
-        if self._followed is not None:
-            (half / DIRECTIONS).write_text(json.dumps(self._followed.plain()) + "\n", encoding="utf-8")
-        self._folder.keep_models(half, round_no)
+        with self._folder.saving_models(round_no) as half:
+            self._pool.save(half, round_no)
+            self._transport.save(half)
+            self._sampling.save(half)
+            if self._followed is not None:
+                (half / DIRECTIONS).write_text(json.dumps(self._followed.plain()) + "\n", encoding="utf-8")

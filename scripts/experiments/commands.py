@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -12,9 +12,6 @@ from fedap_core.errors import InvalidInput, parse_pairs
 from protocol.encodings import ENCODINGS
 from protocol.plan import Compute, Sgd
 from scripts.engines import ENGINES
-
-if TYPE_CHECKING:
-    from scripts.experiments.sweep import SweepOptions
 
 DEFAULT_ALGORITHMS = "base,fedavg,fedprox,fedper,fedbn,fedap,d-fedap,f-fedap"
 RUNS = Path("runs")
@@ -59,8 +56,9 @@ def demo(
 ) -> None:
     """Train FedAP, FedBN, FedAvg and Base on smartwatch data of ten people, as processes on this machine."""
     from scripts.experiments.demo import demo_comparison, run_demo
+    from scripts.experiments.sweep import sweep_options
 
-    run_demo(rounds, _sweep_options(out, runs=len(demo_comparison(rounds).runs), engine=engine), Console())
+    run_demo(rounds, sweep_options(out, runs=len(demo_comparison(rounds).runs), engine=engine), Console())
 
 
 def compare(
@@ -78,8 +76,7 @@ def compare(
     model: Annotated[str, typer.Option(help="lenet5, har-cnn, alexnet or package.module:factory.")] = "",
     data_option: Annotated[list[str] | None, typer.Option(help="key=value for the data source; repeatable.")] = None,
     overlapping_windows: Annotated[
-        bool,
-        typer.Option(help="Random split of overlapping windows; leaks training data into the test set."),
+        bool, typer.Option(help="Random split of overlapping windows; leaks training data into the test set.")
     ] = False,
     learning_rate: LearningRate = None,
     lr_schedule: Annotated[
@@ -113,12 +110,13 @@ def compare(
     """Run algorithms on identical clients and initial weights, and print one table."""
     asked = _settled(dict(locals()))  # all options by name; settings pick theirs, so a new option is listed once
     from scripts.experiments.comparison import Comparison, compare_and_report
+    from scripts.experiments.sweep import sweep_options
     from scripts.run.settings import CohortSettings, RunSettings, settings_among
 
     cohort, run = settings_among(asked, CohortSettings), settings_among(asked, RunSettings, Sgd, Compute)
     comparison = Comparison.of(cohort, run, algorithms=algorithms, seeds=seeds)
-    options = _sweep_options(
-        out, len(comparison.runs), jobs=jobs, workers=workers, keep_models=keep_models, engine=engine,
+    options = sweep_options(
+        out, runs=len(comparison.runs), jobs=jobs, workers=workers, keep_models=keep_models, engine=engine,
         participants_per_process=participants_per_process, memory_gb=memory,
         ray_address=ray_address, gpus_per_actor=gpus_per_actor, track=tuple(track or ()),
     )  # fmt: skip
@@ -132,37 +130,6 @@ def _division(data: str, clients: int | None, partition: str | None) -> dict[str
         "clients": CLIENTS if clients is None else clients,
         "partition": partition or ("site" if by_site else "dirichlet-pairs"),
     }
-
-
-def _sweep_options(
-    out: Path,
-    runs: int,
-    *,
-    jobs: int = 0,
-    workers: int = 0,
-    keep_models: bool = True,
-    engine: str = "inline",
-    participants_per_process: int = 1,
-    memory_gb: float | None = None,
-    ray_address: str = "",
-    gpus_per_actor: float = 0.0,
-    track: tuple[str, ...] = (),
-) -> SweepOptions:
-    from scripts.experiments.sweep import SweepOptions, share_cores
-
-    at_once, inside = share_cores(jobs=jobs, workers=workers, engine=engine, runs=runs)
-    return SweepOptions(
-        root=out,
-        jobs=at_once,
-        workers=inside,
-        keep_models=keep_models,
-        engine=engine,
-        participants_per_process=participants_per_process,
-        memory_gb=memory_gb,
-        ray_address=ray_address,
-        gpus_per_actor=gpus_per_actor,
-        track=track,
-    )
 
 
 def _settled(asked: dict[str, Any]) -> dict[str, Any]:

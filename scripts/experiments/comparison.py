@@ -55,7 +55,7 @@ class Comparison:
     @classmethod
     def parse(cls, base: RunSettings, *, algorithms: str, seeds: str) -> Comparison:
         """Parse `algorithms`, name[:key=value...], comma-separated, and `seeds`, numbers, comma-separated."""
-        wanted = [text.strip() for text in algorithms.split(",") if text.strip()]
+        wanted = names_in(algorithms)
         if not wanted:
             raise InvalidInput("algorithms", algorithms, "at least one name")
         runs = [_with(base, text, seed) for seed in seed_numbers(seeds) for text in wanted]
@@ -78,6 +78,11 @@ def _with(base: RunSettings, text: str, seed: int) -> RunSettings:
         return RunSettings.model_validate(described)
     except ValidationError as error:
         raise checked(error) from error
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """Parse comma-separated names."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def seed_numbers(seeds: str) -> list[int]:

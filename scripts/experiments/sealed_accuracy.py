@@ -8,7 +8,7 @@ resumes where it was.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -55,9 +55,8 @@ def sealed_accuracy(
         options = SweepOptions(root=root, jobs=jobs, keep_models=False)
         for folder in run_sweep(sealed if name == SEALED else runs, options, Console()):
             found[folder.settings.seed][name] = folder.summary().tail
-    lines = list(table(found))
-    (out / "sealed-accuracy.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    typer.echo("\n".join(lines))
+    (out / "sealed-accuracy.md").write_text(table(found), encoding="utf-8")
+    typer.echo(table(found), nl=False)
 
 
 def _disturb(source: Path, root: Path, initial: str, anchor: str, *, seed: int) -> None:
@@ -85,15 +84,18 @@ def _disturb(source: Path, root: Path, initial: str, anchor: str, *, seed: int) 
     write_model(made, spec, changed)
 
 
-def table(found: Mapping[int, Tails]) -> Iterator[str]:
-    """Yield accuracies by seed, with the sealed run's difference and the spread of the clear runs."""
-    names: Sequence[str] = list(next(iter(found.values())))
-    yield f"| seed | {' | '.join(names)} | sealed less clear | spread of clear runs |"
-    yield "|---" * (len(names) + 3) + "|"
+def table(found: Mapping[int, Tails]) -> str:
+    """Return accuracies by seed, with the sealed run's difference and the spread of the clear runs."""
+    from scripts.report.tables import plain_table
+
+    names = list(next(iter(found.values())))
+    body = []
     for seed, tails in found.items():
-        shown = " | ".join(f"{100 * tails[name]:.3f} %" for name in names)
         off, spread = differences(tails)
-        yield f"| {seed} | {shown} | {100 * off:+.3f} | {100 * spread:.3f} |"
+        body.append(
+            [seed, *(f"{100 * tails[name]:.3f} %" for name in names), f"{100 * off:+.3f}", f"{100 * spread:.3f}"]
+        )
+    return plain_table(["seed", *names, "sealed less clear", "spread of clear runs"], body)
 
 
 def differences(tails: Tails) -> tuple[float, float]:

@@ -10,12 +10,13 @@ import gc
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -30,7 +31,7 @@ from rich.progress import (
 
 from fedap_core.errors import InvalidInput
 from scripts.engines import find_engine, load_engine
-from scripts.engines.base import EngineOptions, require_gpus, require_memory
+from scripts.engines.base import EngineOptions
 from scripts.run.background_cohort import BackgroundCohort
 from scripts.run.cohort import Cohort
 from scripts.run.forked import FORK, end_with_parent, signals_held, unwind_on_sigterm
@@ -57,33 +58,35 @@ def share_cores(*, jobs: int, workers: int, engine: str, runs: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepOptions:
-    """jobs: runs at once; workers: processes inside each inline run; keep_models: whether runs can be resumed.
-    memory_gb: what the clients of one run may take before they are kept in files. ray_address, gpus_per_actor: for the
-    engine `ray`. track: trackers to which every run is logged."""
+class SweepOptions(EngineOptions):
+    """Options of the engine, and: jobs: runs at once; track: trackers to which every run is logged."""
 
-    root: Path
     jobs: int = 1
-    workers: int = 1
-    keep_models: bool = True
     engine: str = "inline"
-    participants_per_process: int = 1
-    memory_gb: float | None = None
-    ray_address: str = ""
-    gpus_per_actor: float = 0.0
     track: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for field in ("jobs", "workers", "participants_per_process"):
-            if getattr(self, field) < 1:
-                raise InvalidInput(field, getattr(self, field), "at least 1")
-        if self.memory_gb is not None:
-            require_memory(self.memory_gb)
-        require_gpus(self.gpus_per_actor)
+        super().__post_init__()
+        if self.jobs < 1:
+            raise InvalidInput("jobs", self.jobs, "at least 1")
         find_engine(self.engine)
         for place in (self.root, *self.root.parents):
             if place.exists() and not place.is_dir():
                 raise InvalidInput("out", str(place), "a folder, or a path where one can be made")
+
+
+def sweep_options(
+    root: Path,
+    *,
+    runs: int | None = None,
+    jobs: int = 0,
+    workers: int = 0,
+    engine: str = "inline",
+    **others: Any,  # noqa: ANN401 - fields of SweepOptions
+) -> SweepOptions:
+    """Return options under which runs share the cores as `share_cores` decides."""
+    jobs, workers = share_cores(jobs=jobs, workers=workers, engine=engine, runs=runs)
+    return SweepOptions(root=root, jobs=jobs, workers=workers, engine=engine, **others)
 
 
 def run_sweep(runs: Sequence[RunSettings], options: SweepOptions, console: Console) -> list[RunFolder]:
@@ -106,17 +109,16 @@ def run_sweep(runs: Sequence[RunSettings], options: SweepOptions, console: Conso
     return folders
 
 
-@contextmanager
-def _progress(console: Console) -> Iterator[Progress]:
-    columns = (
+def _progress(console: Console) -> Progress:
+    return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
     )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        yield progress
 
 
 class _Jobs:
@@ -244,16 +246,7 @@ def _job(
     def tell(message: Json) -> None:
         parent.send_bytes(json.dumps(message).encode())
 
-    how = EngineOptions(
-        root=options.root,
-        workers=options.workers,
-        participants_per_process=options.participants_per_process,
-        keep_models=options.keep_models,
-        memory_gb=options.memory_gb,
-        ray_address=options.ray_address,
-        gpus_per_actor=options.gpus_per_actor,
-        on_round=lambda round_no, _accuracy: tell({"round": round_no}),
-    )
+    how = replace(options, on_round=lambda round_no, _accuracy: tell({"round": round_no}))
     with suppress(BrokenPipeError):  # the parent is gone
         try:
             load_engine(options.engine)(run, cohort, how)

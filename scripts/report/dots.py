@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from fedap_core.errors import InvalidInput
-from scripts.report.figures import GRID, INK, tidy
+from scripts.report.figures import INK, tidy
 
 _LARGEST_PT2 = 130.0
 """Area of the dot of the largest count."""
@@ -57,6 +57,4 @@ def draw_clouds(axes: Axes, clouds: Sequence[Cloud]) -> None:
     ends = [min(values), max(values)]
     axes.plot(ends, ends, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=0)
     axes.set_aspect("equal", adjustable="datalim")
-    axes.grid(color=GRID, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes, grid="both")

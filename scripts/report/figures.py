@@ -30,10 +30,8 @@ INK = "#333333"
 
 def convergence_figure(summaries: Sequence[Summary], title: str, path: Path) -> None:
     """Draw mean test accuracy against rounds, averaged over seeds, as PNG and SVG."""
-    figure = new_figure(7.2, 4.2)
-    axes = figure.add_subplot()
+    figure, axes = titled_axes(7.2, 4.2, title)
     draw_curves(axes, summaries, name_of=spelled)
-    axes.set_title(title, fontsize=10, loc="left")
     save_figure(figure, path)
 
 
@@ -100,23 +98,32 @@ def draw_mixing(weights: FloatArray, members: Sequence[str], title: str, *, blan
     if blank_own:
         np.fill_diagonal(shown, np.nan)
     names = [members[index] for index in order]
-    figure = new_figure(5.6, 4.8)
-    axes = figure.add_subplot()
+    figure, axes = titled_axes(5.6, 4.8, title)
     axes.set_facecolor("#d9d9d9")
     image = axes.imshow(shown, cmap="YlOrRd", vmin=0.0)
     axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
     axes.set_yticks(range(len(names)), names, fontsize=7)
     axes.set_xlabel("source")
     axes.set_ylabel("receiver")
-    axes.set_title(title, fontsize=10, loc="left")
     figure.colorbar(image, ax=axes, label="weight", shrink=0.85)
     return figure
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure; sizes in inches."""
+def new_figure(width: float, height: float, title: str = "") -> Figure:
+    """Return an empty figure; sizes in inches. title: above all its panels."""
     mpl.rcParams["svg.hashsalt"] = "fedap"  # equal figures give equal files
-    return Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height), layout="constrained")
+    if title:
+        figure.suptitle(title, fontsize=10, x=0.01, ha="left")
+    return figure
+
+
+def titled_axes(width: float, height: float, title: str) -> tuple[Figure, Axes]:
+    """Return a figure of one panel, and the panel."""
+    figure = new_figure(width, height)
+    axes = figure.add_subplot()
+    axes.set_title(title, fontsize=10, loc="left")
+    return figure, axes
 
 
 def tidy(axes: Axes, *, grid: Literal["x", "y", "both"] = "y") -> None:

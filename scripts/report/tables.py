@@ -11,6 +11,7 @@ from rich.table import Table
 from fedap_core.metrics import QUALITIES
 from protocol.plan import TAIL_ROUNDS
 from scripts.report.algorithms import spelled
+from scripts.report.page.wording import share
 from scripts.run.results import (
     Headline,
     PairedDifference,
@@ -28,12 +29,8 @@ def rows(summaries: Sequence[Summary]) -> list[Headline]:
     return [headline(runs) for runs in by_algorithm(summaries).values()]
 
 
-def _percent(share: float | None, digits: int = 2) -> str:
-    return "–" if share is None else f"{100 * share:.{digits}f}"
-
-
 def _last(row: Headline) -> str:
-    return _percent(row.last) + ("" if row.deviation is None else f" ± {_percent(row.deviation)}")
+    return share(row.last) + ("" if row.deviation is None else f" ± {share(row.deviation)}")
 
 
 _HEADS = ("algorithm", "last round %", "last {} rounds %", "worst client %", "10th percentile %", "converged in round")
@@ -48,9 +45,9 @@ def _columns(table: Sequence[Headline]) -> tuple[Sequence[str], list[tuple[str, 
         (
             row.algorithm,
             _last(row),
-            *map(_percent, (row.tail, row.worst, row.tenth_percentile)),
+            *map(share, (row.tail, row.worst, row.tenth_percentile)),
             "–" if row.converged is None else f"{row.converged:.0f}",
-            *(_percent(getattr(row, name)) for name in also),
+            *(share(getattr(row, name)) for name in also),
         )
         for row in table
     ]
@@ -99,7 +96,7 @@ QUALITIES_NOTE = (
 
 def _quality_cells(table: Sequence[Headline]) -> tuple[Sequence[str], list[tuple[str, ...]]]:
     """Return (heads, rows) of the qualities beside accuracy."""
-    body = [(row.algorithm, *(_percent(row.qualities.get(name)) for name in QUALITY_NAMES)) for row in table]
+    body = [(row.algorithm, *(share(row.qualities.get(name)) for name in QUALITY_NAMES)) for row in table]
     return ("algorithm", *(f"{name}, %" for name in QUALITY_NAMES.values())), body
 
 
@@ -136,7 +133,7 @@ def _difference_cells(summaries: Sequence[Summary]) -> tuple[Sequence[str], list
             "–" if one.worse_off is None else f"{100 * one.worse_off:.0f} %",
             written_difference(one.to_alone),
             written_difference(one.to_best),
-            *([_percent(one.with_choice)] if chooses else []),
+            *([share(one.with_choice)] if chooses else []),
             "best" if one.to_best is None else one.to_best.verdict,
         )
         for one in found
@@ -183,21 +180,21 @@ def beside_paper(table: Sequence[Headline], paper: Mapping[str, float] | None = 
     over = f"mean ± deviation of {seeds} seeds" if seeds > 1 else "one seed"
     last = [_last(row) for row in table]
     converged = ["–" if row.converged is None else f"{row.converged:.0f}" for row in table]
-    tails = _bold_best([_percent(row.tail) for row in table], [row.tail for row in table])
+    tails = _bold_best([share(row.tail) for row in table], [row.tail for row in table])
     counted = "ten" if _tail_rounds(table) == TAIL_ROUNDS else _tail_rounds(table)
     lines = [
         ("", [spelled(row.algorithm) for row in table]),
         (f"last round, {over}", _bold_best(last, [row.last for row in table])),
         (f"mean of the last {counted} rounds", tails),
-        ("worst client, last round", [_percent(row.worst) for row in table]),
+        ("worst client, last round", [share(row.worst) for row in table]),
         ("converged in round", converged),
     ]
     if paper:
         known = [paper.get(row.algorithm) for row in table]
         cells = ["–" if value is None else f"{value:.2f}" for value in known]
         lines.append(("the paper", _bold_best(cells, [-1.0 if value is None else value for value in known])))
-    head, *body = ["| " + " | ".join([name, *cells]) + " |" for name, cells in lines]
-    return "\n".join([head, "|" + "---|" * (len(table) + 1), *body]) + "\n"
+    head, *body = [[name, *cells] for name, cells in lines]
+    return plain_table(head, body)
 
 
 def _bold_best(cells: Sequence[str], values: Sequence[float]) -> list[str]:
@@ -212,10 +209,8 @@ def plain_table(heads: Sequence[str], body: Sequence[Sequence[object]]) -> str:
 
 def csv_table(summaries: Sequence[Summary], clients: Sequence[str], protocol: str) -> str:
     """Return one line per run, with a column per client, in per cent."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     figures = ("last", "tail", "selected", "worst", "tenth_percentile", "worse_off", *QUALITIES)
-    writer.writerow(["algorithm", "seed", "protocol", "rounds", "converged", *figures, *clients])
+    lines: list[list[object]] = [["algorithm", "seed", "protocol", "rounds", "converged", *figures, *clients]]
     for run in summaries:
         alone = [one for one in summaries if is_alone(one.algorithm)]
         lost = None if is_alone(run.algorithm) else worse_off([run], alone)
@@ -223,5 +218,12 @@ def csv_table(summaries: Sequence[Summary], clients: Sequence[str], protocol: st
         numbers += [run.qualities.get(name) for name in QUALITIES]
         cells = ["" if n is None else f"{100 * n:.3f}" for n in (*numbers, *run.per_client)]
         converged = "" if run.converged is None else run.converged
-        writer.writerow([run.algorithm, run.seed, protocol, run.rounds, converged, *cells])
+        lines.append([run.algorithm, run.seed, protocol, run.rounds, converged, *cells])
+    return csv_text(lines)
+
+
+def csv_text(lines: Sequence[Sequence[object]]) -> str:
+    """Return rows as csv."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
     return text.getvalue()

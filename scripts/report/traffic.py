@@ -9,44 +9,24 @@ measured channel up, eight bytes each. Where rows are differences, the first mod
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 
 from fedap_core.measures import measured_channels
 from fedap_core.model_spec import ModelSpec
 from fedap_core.strategies import Measure, Strategy
-from participant.record.model_file import read_spec
 from protocol.encodings import Encoding, downward
 from protocol.tensors import Layout, row_encoding
-from scripts.engines.base import EngineOptions
-from scripts.engines.inline import initial_file
-from scripts.run.cohort import make_cohort
-from scripts.run.records import RoundRecord
+from scripts.run.records import ParticipantBytes, RoundRecord
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
 
 _FLOAT32, _FLOAT64 = 4, 8
 
 
-@dataclass(frozen=True, kw_only=True)
-class Traffic:
-    """Bytes of one participant: per round, up and down, and once per run; `measured`: counted on the wire."""
-
-    up: float
-    down: float
-    once: float
-    measured: bool
-
-    @property
-    def per_round(self) -> float:
-        return self.up + self.down
-
-    def until(self, rounds: float) -> float:
-        return self.once + rounds * self.per_round
-
-
-def computed(spec: ModelSpec, strategy: Strategy, *, encoding: Encoding = "f32", pooled_anchor: bool = True) -> Traffic:
+def computed(
+    spec: ModelSpec, strategy: Strategy, *, encoding: Encoding = "f32", pooled_anchor: bool = True
+) -> ParticipantBytes:
     """Compute the bytes from the layout alone; headers and framing, some hundred bytes per message, are left out."""
     shared = Layout.described(strategy.travelling(spec))
     measures = strategy.first_measure
@@ -58,7 +38,7 @@ def computed(spec: ModelSpec, strategy: Strategy, *, encoding: Encoding = "f32",
         once = 2 * _FLOAT64 * sum(measured_channels(spec, strategy.round_measure).values())
     up, down = shared.size_bytes(encoding), shared.size_bytes(row_encoding(shared, encoding))
     once += shared.size_bytes(downward(encoding)) - down
-    return Traffic(up=float(up), down=float(down), once=float(once), measured=False)
+    return ParticipantBytes(up=float(up), down=float(down), once=float(once))
 
 
 def compressed_share(records: Sequence[RoundRecord]) -> float:
@@ -67,7 +47,7 @@ def compressed_share(records: Sequence[RoundRecord]) -> float:
     return fmean(known) if known else 1.0
 
 
-def counted(folders: Sequence[RunFolder]) -> Traffic | None:
+def counted(folders: Sequence[RunFolder]) -> ParticipantBytes | None:
     """Return the bytes recorded in the folders' rounds, mean over clients and seeds; None if there are none.
 
     A round counts as the median one; what the first round had beyond that (models delivered, statistics) is `once`.
@@ -80,11 +60,16 @@ def counted(folders: Sequence[RunFolder]) -> Traffic | None:
             ups.append(median(up))
             downs.append(median(down))
             first.append(max(0.0, up[0] + down[0] - ups[-1] - downs[-1]))
-    return Traffic(up=fmean(ups), down=fmean(downs), once=fmean(first), measured=True) if ups else None
+    return ParticipantBytes(up=fmean(ups), down=fmean(downs), once=fmean(first), measured=True) if ups else None
 
 
 def spec_of(run: RunSettings, root: Path) -> ModelSpec:
     """Return the layout of the run's model from its initial model file, which is made in a child process if missing."""
+    from participant.record.model_file import read_spec  # torch takes seconds to import
+    from scripts.engines.base import EngineOptions
+    from scripts.engines.inline import initial_file
+    from scripts.run.cohort import make_cohort
+
     path = root / "initial" / f"{run.initial_identity}.safetensors"
     if not path.exists():
         path = initial_file(run, make_cohort(run.cohort, run.seed), EngineOptions(root=root, workers=2))

@@ -80,10 +80,7 @@ class AsyncFolder(RunFolder):
     """A run folder with one record per moment: `round` numbers them, `clock` is the virtual time in seconds."""
 
     def __init__(self, root: Path, settings: AsyncSettings) -> None:
-        super().__init__(root, settings.run)
-        name = settings.run.algorithm.replace(":", ".")
-        label = f"{settings.run.cohort.data}-{name}-s{settings.run.seed}-{settings.clock.mode}-{settings.identity}"
-        self.path = root / label.replace("/", "_")
+        super().__init__(root, settings.run, identity=f"{settings.clock.mode}-{settings.identity}")
 
     def is_complete(self) -> bool:
         """Whether the run's last line was written: only that one has `ended`."""

@@ -80,6 +80,11 @@ class Cohort:
             found.append(Client(name=client.name, splits=splits))
         return Cohort(data=data, clients=tuple(found))
 
+    def described(self) -> dict[str, object]:
+        """What a run folder says of its clients."""
+        names = [client.name for client in self.clients]
+        return {"clients": names, "classes": self.data.classes, "class_counts": self.class_counts()}
+
     def class_counts(self) -> list[list[int]]:
         """(clients, classes): how many samples of each class a client has, over all splits."""
         width = len(self.data.classes)
@@ -89,10 +94,9 @@ class Cohort:
         ]
 
 
-def make_cohort(settings: CohortSettings, seed: int, options: DataOptions | None = None) -> Cohort:
+def make_cohort(settings: CohortSettings, seed: int) -> Cohort:
     """Load the data and divide them among clients; the same settings and seed give the same clients."""
-    options = options or DataOptions(options=settings.data_options)
-    data = load_dataset(settings.data, options)
+    data = load_dataset(settings.data, DataOptions(options=settings.data_options))
     shares = _divide(settings, data, seed)
     names = SPLIT_NAMES[len(settings.fractions)]
     clients = []

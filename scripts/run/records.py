@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from fedap_core.choosing import HitCount
 from fedap_core.errors import InvalidInput
-from fedap_core.metrics import QUALITIES, Evaluation, balanced_accuracy, wilson_interval
+from fedap_core.metrics import QUALITIES, Evaluation, balanced_accuracy
 from protocol.messages import Score
 from scripts.run.damage import intact
 from scripts.run.mixing_record import AnyMixing
@@ -33,15 +34,13 @@ _COLUMNS = (*QUALITIES, "loss", "confusion")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClientScore:
+class ClientScore(HitCount):
     """One model on one client's samples. confusion: rows are the truth; None if it was not kept.
 
     loss: may be NaN, since a diverged model is a result too. Loss and the qualities (`metrics.QUALITIES`) are None if
     they are undefined or the folder does not have them.
     """
 
-    correct: int
-    samples: int
     macro_f1: float | None = None
     loss: float | None = None
     confusion: Counts | None = None
@@ -51,8 +50,7 @@ class ClientScore:
     calibration_error: float | None = None
 
     def __post_init__(self) -> None:
-        if self.samples < 1 or not 0 <= self.correct <= self.samples:
-            raise InvalidInput("score", f"{self.correct} of {self.samples}", "0 <= correct <= samples, samples >= 1")
+        super().__post_init__()
         if self.balanced_accuracy is None and self.confusion is not None:
             object.__setattr__(self, "balanced_accuracy", balanced_accuracy(np.array(self.confusion)))
 
@@ -66,15 +64,6 @@ class ClientScore:
             confusion=None if confusion is None else tuple(tuple(map(int, row)) for row in confusion),
             **{name: getattr(found, name) for name in QUALITIES},
         )
-
-    @property
-    def accuracy(self) -> float:
-        return self.correct / self.samples
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The 95 % Wilson interval of the accuracy."""
-        return wilson_interval(self.correct, self.samples)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,15 +183,20 @@ def read_rounds(path: Path) -> list[RoundRecord]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComputedBytes:
-    """Bytes of one participant, computed rather than measured: per round, up and down, and once per run."""
+class ParticipantBytes:
+    """Bytes of one participant: per round, up and down, and once per run; `measured`: counted, not computed."""
 
     up: float
     down: float
     once: float
+    measured: bool = False
+
+    @property
+    def per_round(self) -> float:
+        return self.up + self.down
 
     def until(self, rounds: float) -> float:
-        return self.once + rounds * (self.up + self.down)
+        return self.once + rounds * self.per_round
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -224,7 +218,7 @@ class Run:
     mixing: AnyMixing | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
-    computed: ComputedBytes | None = None
+    computed: ParticipantBytes | None = None
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

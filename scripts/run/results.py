@@ -14,11 +14,11 @@ from statistics import fmean, stdev
 import numpy as np
 
 from fedap_core.arrays import FloatArray
-from fedap_core.choosing import ALONE, BEST, FEDERATED, Candidate, HitCount, choose
+from fedap_core.choosing import ALONE, BEST, FEDERATED, Candidate, choose
 from fedap_core.errors import InvalidInput
 from fedap_core.metrics import QUALITIES, convergence_round
 from protocol.plan import TAIL_ROUNDS
-from scripts.run.records import ClientScore, RoundRecord
+from scripts.run.records import RoundRecord
 
 SETTLED = 2 * TAIL_ROUNDS
 """Runs with fewer rounds still learn during their last ten: their clients are compared by the last round alone."""
@@ -87,12 +87,12 @@ def summarise(records: Sequence[RoundRecord], *, algorithm: str, seed: int, roun
         last=curve[-1][1],
         tail=fmean(record.mean or 0.0 for record in tail),
         converged=None if index is None else curve[index][0] + 1,
-        per_client=tuple(_column(evaluated[-1], "accuracy")),
+        per_client=tuple(_accuracies(evaluated[-1])),
         curve=tuple(curve),
         selected=max(known, key=lambda pair: pair[0])[1] if known else None,
         delivered=mean_or_none([one.accuracy for one in evaluated[-1].delivered.get("test", ()) if one is not None]),
         qualities=_qualities(evaluated[-1]),
-        client_tails=_known_means([_column(record, "accuracy") for record in tail]),
+        client_tails=_known_means([_accuracies(record) for record in tail]),
         candidates=_candidates(evaluated[-1], algorithm),
     )
 
@@ -100,15 +100,11 @@ def summarise(records: Sequence[RoundRecord], *, algorithm: str, seed: int, roun
 def _candidates(record: RoundRecord, algorithm: str) -> tuple[Candidate, ...]:
     name = ALONE if is_alone(algorithm) else FEDERATED
     both = zip(record.splits.get("validation", ()), record.scores, strict=False)
-    return tuple(Candidate(name=name, validation=_hits(held), test=_hits(tested)) for held, tested in both)
+    return tuple(Candidate(name=name, validation=held, test=tested) for held, tested in both)
 
 
-def _hits(score: ClientScore | None) -> HitCount | None:
-    return None if score is None else HitCount(correct=score.correct, samples=score.samples)
-
-
-def _column(record: RoundRecord, what: str) -> list[float]:
-    return [np.nan if value is None else value for value in record.values(what)]
+def _accuracies(record: RoundRecord) -> list[float]:
+    return [np.nan if value is None else value for value in record.values("accuracy")]
 
 
 def _known_means(rows: list[list[float]]) -> tuple[float, ...]:

@@ -10,7 +10,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,26 +33,15 @@ _NEAREST = ("places", "weights", "others", "givers", "similarity")
 class RunFolder:
     """One run's files."""
 
-    def __init__(self, root: Path, settings: RunSettings) -> None:
-        name = settings.algorithm.replace(":", ".")
-        self.path = root / f"{settings.cohort.data}-{name}-s{settings.seed}-{settings.identity}".replace("/", "_")
+    def __init__(self, root: Path, settings: RunSettings, *, identity: str = "") -> None:
+        """identity: what ends the folder's name; by default that of the settings."""
+        name = f"{settings.cohort.data}-{settings.algorithm.replace(':', '.')}-s{settings.seed}"
+        self.path = root / f"{name}-{identity or settings.identity}".replace("/", "_")
         self.settings = settings
-
-    @property
-    def _rounds_path(self) -> Path:
-        return self.path / "rounds.jsonl"
-
-    @property
-    def _settings_path(self) -> Path:
-        return self.path / "settings.json"
-
-    @property
-    def _mixing_path(self) -> Path:
-        return self.path / "mixing.json"
-
-    @property
-    def _nearest_path(self) -> Path:
-        return self.path / "mixing.npz"
+        self._rounds_path = self.path / "rounds.jsonl"
+        self._settings_path = self.path / "settings.json"
+        self._mixing_path = self.path / "mixing.json"
+        self._nearest_path = self.path / "mixing.npz"
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -64,6 +53,13 @@ class RunFolder:
                 yield
             finally:
                 fcntl.flock(file, fcntl.LOCK_UN)
+
+    def make_once(self, work: Callable[[], None]) -> None:
+        """Do the work of the run unless it is complete, or another process completes it in the meantime."""
+        if not self.is_complete():
+            with self.alone():
+                if not self.is_complete():
+                    work()
 
     def begin(self, versions: dict[str, str], cohort: Json, *, keep_models: bool) -> int:
         """Make the folder, drop records after the last saved models, and return the first round still to run."""
@@ -100,11 +96,16 @@ class RunFolder:
         """Return the folder of a round's models."""
         return self.path / "models" / f"round-{round_no:05d}"
 
-    def keep_models(self, half_written: Path, round_no: int) -> None:
-        """Move fully written models into place, then drop older ones."""
+    @contextmanager
+    def saving_models(self, round_no: int) -> Iterator[Path]:
+        """Yield a folder for a round's models; once they are fully written, move it into place and drop older ones."""
+        half = self.path / "half-written"
+        shutil.rmtree(half, ignore_errors=True)
+        half.mkdir()
+        yield half
         old = list(self.path.glob("models/round-*"))
         self.models(round_no).parent.mkdir(parents=True, exist_ok=True)
-        half_written.replace(self.models(round_no))
+        half.replace(self.models(round_no))
         for path in old:
             shutil.rmtree(path)
 

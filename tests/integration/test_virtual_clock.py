@@ -13,7 +13,7 @@ import pytest
 from coordinator.decisions import facts
 from coordinator.record.journal import facts_in
 from scripts.engines.base import EngineOptions
-from scripts.engines.continuous import VirtualOptions, VirtualRun, run_virtual
+from scripts.engines.continuous import VirtualRun, run_virtual
 from scripts.engines.virtual_members import VirtualFederation, open_federation
 from scripts.run.clock_settings import AsyncFolder, AsyncSettings, ClockSettings
 from tests.support.cohorts import Bits, clients_of, model_bits, run_small, small_run, tensor_bits
@@ -36,7 +36,7 @@ def run_of(root: Path, settings: AsyncSettings) -> tuple[VirtualRun, VirtualFede
     cohort = clients_of(settings.run)
     folder, federation = AsyncFolder(root, settings), open_federation(settings, cohort, EngineOptions(root=root))
     folder.begin_anew({}, {"clients": list(federation.homes)}, keep_models=True)
-    run = VirtualRun(settings, federation, folder, VirtualOptions(root=root))
+    run = VirtualRun(settings, federation, folder, EngineOptions(root=root))
     run.run()
     return run, federation, folder
 
@@ -65,7 +65,7 @@ def updates_of(run: VirtualRun) -> list[tuple[str, float]]:
 )
 def test_barrier_run_of_equal_clients_ends_with_the_inline_engines_models(algorithm: str, tmp_path: Path) -> None:
     settings = settings_of(algorithm)
-    folder = run_virtual(settings, clients_of(settings.run), VirtualOptions(root=tmp_path))
+    folder = run_virtual(settings, clients_of(settings.run), EngineOptions(root=tmp_path))
     assert saved_bits(folder) == model_bits(run_small(tmp_path, settings.run))
 
 
@@ -144,11 +144,11 @@ def test_processes_without_barriers_are_retraced_bit_for_bit(algorithm: str, tmp
 def test_equal_settings_give_equal_lines_and_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
     settings = settings_of("fedavg", mode="continuous", lost=0.3)
     cohort = clients_of(settings.run)
-    first = run_virtual(settings, cohort, VirtualOptions(root=tmp_path / "a"))
-    second = run_virtual(settings, cohort, VirtualOptions(root=tmp_path / "b"))
+    first = run_virtual(settings, cohort, EngineOptions(root=tmp_path / "a"))
+    second = run_virtual(settings, cohort, EngineOptions(root=tmp_path / "b"))
     assert first.rounds() == second.rounds()
-    looks: list[float] = []
-    run_virtual(settings, cohort, VirtualOptions(root=tmp_path / "a", on_record=lambda clock, _: looks.append(clock)))
+    looks: list[int] = []
+    run_virtual(settings, cohort, EngineOptions(root=tmp_path / "a", on_round=lambda number, _: looks.append(number)))
     assert looks == []
 
 

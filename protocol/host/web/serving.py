@@ -115,12 +115,11 @@ class PageTask:
     settings: Mapping[str, object]
 
 
-def take_over(text: str, hear: Callable[[str], None] = lambda _line: None) -> PageTask:
-    """Called in the page process: read its task. Every line from the parent is passed to `hear`; when the parent ends,
-    for whatever reason, so does this process."""
+def take_over(text: str) -> PageTask:
+    """Called in the page process: read its task. When the parent ends, for whatever reason, so does this process."""
     told = json.loads(text)
     os.nice(_NICENESS)
-    threading.Thread(target=_follow_parent, args=(hear,), daemon=True).start()
+    threading.Thread(target=_follow_parent, daemon=True).start()
     address = PageAddress(
         listen=told["listen"],
         token=None if told["token"] is None else Path(told["token"]),
@@ -130,7 +129,6 @@ def take_over(text: str, hear: Callable[[str], None] = lambda _line: None) -> Pa
     return PageTask(address=address, listening=socket.socket(fileno=told["fd"]), settings=told)
 
 
-def _follow_parent(hear: Callable[[str], None]) -> None:
-    for line in sys.stdin:
-        hear(line)
+def _follow_parent() -> None:
+    sys.stdin.read()
     os._exit(0)

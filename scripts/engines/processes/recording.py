@@ -16,13 +16,13 @@ import numpy as np
 
 from coordinator.decisions import facts
 from coordinator.record.journal import JOURNAL, SqliteJournal, fact_of
+from coordinator.record.traffic import TrafficCounts
 from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import ModelSpec
 from fedap_core.strategies import Evidence, Measure, Phase
 from fedap_core.workspace import DELIVERED, HANDED_OVER
 from scripts.engines.processes.evidence import confusion_of, stored_statistics
-from scripts.engines.processes.traffic import TrafficReader
 from scripts.run.cohort import Cohort
 from scripts.run.journal_rounds import CountedRounds, JournalRounds, Scores
 from scripts.run.records import ClientScore, RoundRecord
@@ -53,7 +53,7 @@ class RunRecorder:
         self._counts = {client.name: len(client.splits["train"]) for client in cohort.clients}
         self._splits = [name for name in cohort.clients[0].splits if name != "train"]
         self._journal = SqliteJournal(source / JOURNAL, read_only=True)
-        self._traffic = TrafficReader(source / "traffic.jsonl", self._names)
+        self._traffic = TrafficCounts(source, key=lambda _closed, member, round_no, way: (member, round_no, way))
         self._serial = 0
         self._loss: dict[str, float] = {}
         self._score: dict[str, Scores] = {}
@@ -173,7 +173,7 @@ class RunRecorder:
         is_evaluated = self._settings.evaluates(round_no) and len(self._score) >= self._drawn(round_no + 1)
         another, tables = self._strategy.hands_over_another, found.stored_under if last else {}
         # Without barriers bytes are counted by each member's own rounds and known only at the end.
-        ways = self._traffic.of(round_no, last=last) if self._settings.mode == "barrier" else {"up": [], "down": []}
+        up, down = self._bytes(round_no, last=last) if self._settings.mode == "barrier" else ((), ())
         record = RoundRecord(
             number=round_no,
             phase=self._phase(round_no),
@@ -181,12 +181,22 @@ class RunRecorder:
             splits=self._latest(HANDED_OVER if another else DELIVERED, tables) if is_evaluated else {},
             delivered=self._latest(DELIVERED) if is_evaluated and another else {},
             seconds={"round": round((ended_s or 0.0) - (found.opened_s or 0.0), 4)},
-            up=tuple(ways["up"]),
-            down=tuple(ways["down"]),
+            up=up,
+            down=down,
         )
         self._folder.append(record)
         self._next = round_no + 1
         self._on_round(round_no, record.mean)
+
+    def _bytes(self, round_no: int, *, last: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return every member's bytes of a round, up and down. last: including everything after it."""
+        self._traffic.read()
+        counted = self._traffic.counted
+        rounds = {number for _, number, _ in counted if number == round_no or (last and number > round_no)}
+        up, down = (
+            tuple(sum(counted[name, number, way] for number in rounds) for name in self._names) for way in ("in", "out")
+        )
+        return up, down
 
     def _ended_s(self, round_no: int) -> float | None:
         """Return when the next round opened or, after the last one, when the run finished."""

@@ -11,7 +11,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,17 +56,15 @@ class ProcessOptions(EngineOptions):
 
 def run_any(settings: RunSettings, cohort: Cohort, options: EngineOptions) -> RunFolder:
     """`run_processes` with the signature of the table of engines."""
-    return run_processes(settings, cohort, ProcessOptions(**vars(options)))
+    shared = {field.name: getattr(options, field.name) for field in fields(EngineOptions)}
+    return run_processes(settings, cohort, ProcessOptions(**shared))
 
 
 def run_processes(settings: RunSettings, cohort: Cohort, options: ProcessOptions) -> RunFolder:
     """Make a run, unless it is complete, and return its folder."""
     require_possible(settings, cohort)
     folder = RunFolder(options.root, settings)
-    if not folder.is_complete():
-        with folder.alone():
-            if not folder.is_complete():
-                _Federation(settings, cohort, folder, options).run()
+    folder.make_once(lambda: _Federation(settings, cohort, folder, options).run())
     return folder
 
 
@@ -84,12 +82,7 @@ class _Federation:
 
     def run(self) -> None:
         self._take_home()
-        described = {
-            "clients": self._names,
-            "classes": self._cohort.data.classes,
-            "class_counts": self._cohort.class_counts(),
-        }
-        self._folder.begin_anew(versions(), described, keep_models=self._options.keep_models)
+        self._folder.begin_anew(versions(), self._cohort.described(), keep_models=self._options.keep_models)
         if self._has_ended():  # an earlier call was interrupted while it wrote the results
             self._tell(self._make_start())
         else:
@@ -234,14 +227,11 @@ class _Federation:
     # ---- afterwards
 
     def _keep_models(self) -> None:
-        half = self._folder.path / "half-written"
-        shutil.rmtree(half, ignore_errors=True)
-        half.mkdir()
-        for name in self._names:
-            home = self._home / "participants" / name
-            shutil.copyfile(home / PERSONAL, half / model_file_name(name))
-            self._keep_rest(home, name, half)
-        self._folder.keep_models(half, self._settings.rounds - 1)
+        with self._folder.saving_models(self._settings.rounds - 1) as half:
+            for name in self._names:
+                home = self._home / "participants" / name
+                shutil.copyfile(home / PERSONAL, half / model_file_name(name))
+                self._keep_rest(home, name, half)
 
     def _keep_rest(self, home: Path, name: str, half: Path) -> None:
         """Keep what an algorithm stores beside the personal model: a longer run resumes from it."""

@@ -13,8 +13,6 @@ from fedap_core.errors import unknown_name
 KEPT_CUT = "reference"
 """How the stored results cut epochs into batches; the study does the same until they are computed again."""
 
-WATCH = {"model": "har-cnn", "learning_rate": 0.05, "batch_size": 16}
-"""As in the demo: each person has about a hundred windows, so batches are small and steps large."""
 QUICK_ROUNDS = 6
 
 
@@ -46,17 +44,17 @@ def asynchronous(
     from scripts.experiments.asynchronous.conditions import Trouble
     from scripts.experiments.asynchronous.real_study import run_real_study
     from scripts.experiments.asynchronous.study import AsyncStudy, run_study
-    from scripts.experiments.comparison import Comparison
+    from scripts.experiments.comparison import Comparison, names_in
 
     site = data in ("watch", "har")
     cohort = {"data": data, "partition": "site" if site else "dirichlet-pairs", "clients": clients}
     length = QUICK_ROUNDS if quick else rounds
-    run = {"model": "", "rounds": length, "batches": KEPT_CUT, **(WATCH if data == "watch" else {})}
+    run = {"model": "", "rounds": length, "batches": KEPT_CUT}
     names = "fedap" if quick else algorithms
     study = AsyncStudy(
         runs=Comparison.of(cohort, run, algorithms=names, seeds="0" if quick else seeds).runs,
-        conditions=_names(conditions),
-        ways=_names(ways),
+        conditions=names_in(conditions),
+        ways=names_in(ways),
         trouble=Trouble(slower=slower, lost=lost),
     )
     if engine == "virtual":
@@ -65,7 +63,3 @@ def asynchronous(
         run_real_study(study, out, least_s=least_s, console=Console())
     else:
         raise unknown_name("engine", engine, ("virtual", "processes"))
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())

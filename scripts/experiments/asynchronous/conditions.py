@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.errors import InvalidInput, require_known
 from fedap_core.randomness import generator
 from scripts.run.clock_settings import AsyncSettings, ClockSettings
 from scripts.run.settings import RunSettings
@@ -73,10 +73,8 @@ def slow_member(names: Sequence[str], seed: int) -> str:
 
 def case_of(run: RunSettings, names: Sequence[str], condition: str, way: str, trouble: Trouble) -> Case:
     """Return the run of one algorithm and seed on these clients, under one condition and in one way."""
-    if condition not in CONDITIONS:
-        raise unknown_name("condition", condition, CONDITIONS)
-    if way not in WAYS:
-        raise unknown_name("way", way, WAYS)
+    require_known("condition", condition, CONDITIONS)
+    require_known("way", way, WAYS)
     clock = ClockSettings(
         mode="continuous" if way == "continuous" else "barrier",
         epoch_s=EPOCH_S,

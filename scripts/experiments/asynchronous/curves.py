@@ -5,8 +5,6 @@ Times are in seconds, virtual or real; a model counts from its delivery until th
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import floor
@@ -17,6 +15,7 @@ from rich.table import Table
 
 from fedap_core.arrays import FloatArray
 from scripts.experiments.asynchronous.conditions import WAYS
+from scripts.report import tables
 
 SMOOTHED_RECORDS = 6
 """Delivered models swing from round to round, so a level counts as reached by the mean of this many records."""
@@ -140,11 +139,11 @@ def _cells(curve: Curve, target: float) -> tuple[str, ...]:
 
 def markdown(curves: Sequence[Curve], targets: Mapping[str, float], titles: Mapping[str, str]) -> str:
     """Return the study's table as Markdown."""
-    lines = ["| " + " | ".join(_HEADS) + " |", "|" + "---|" * len(_HEADS)]
-    for curve in curves:
-        named = (curve.algorithm, titles[curve.condition], WAYS[curve.way])
-        lines.append("| " + " | ".join([*named, *_cells(curve, targets[curve.algorithm])]) + " |")
-    return "\n".join(lines) + "\n"
+    body = [
+        (curve.algorithm, titles[curve.condition], WAYS[curve.way], *_cells(curve, targets[curve.algorithm]))
+        for curve in curves
+    ]
+    return tables.plain_table(_HEADS, body)
 
 
 def terminal_table(curves: Sequence[Curve], targets: Mapping[str, float]) -> Table:
@@ -161,11 +160,9 @@ def terminal_table(curves: Sequence[Curve], targets: Mapping[str, float]) -> Tab
 
 def csv_text(curves: Sequence[Curve]) -> str:
     """Return every point of every curve as csv, in per cent."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["algorithm", "condition", "way", "seconds", "mean", "lowest seed", "highest seed"])
+    rows = [["algorithm", "condition", "way", "seconds", "mean", "lowest seed", "highest seed"]]
     for curve in curves:
         for time_s, *values in zip(curve.times, curve.mean, curve.low, curve.high, strict=True):
             shown = [f"{100 * value:.3f}" for value in values]
-            writer.writerow([curve.algorithm, curve.condition, curve.way, f"{time_s:.3f}", *shown])
-    return text.getvalue()
+            rows.append([curve.algorithm, curve.condition, curve.way, f"{time_s:.3f}", *shown])
+    return tables.csv_text(rows)

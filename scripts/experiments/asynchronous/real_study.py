@@ -13,7 +13,7 @@ from rich.console import Console
 from scripts.experiments.asynchronous.conditions import slow_member
 from scripts.experiments.asynchronous.curves import Curve, ObservedRun
 from scripts.experiments.asynchronous.real_clock import Devices, run_real
-from scripts.experiments.asynchronous.study import AsyncStudy, tell
+from scripts.experiments.asynchronous.study import AsyncStudy, heading_of, tell
 from scripts.run.cohort import make_cohort
 
 CONDITION = "slow"
@@ -39,15 +39,6 @@ def run_real_study(study: AsyncStudy, root: Path, *, least_s: float, console: Co
     step_s = shortest / first.rounds / RECORDS_PER_ROUND
     told = [Curve.of(label, CONDITION, way, runs, step_s) for (label, way), runs in found.items()]
     name = re.sub(r"[/.:]", "_", f"asynchronous-processes-{first.cohort.data}-{study.identity}")
-    tell(study, told, _heading(study, least_s), root / name, clock="real", console=console)
+    how = f"real processes and sockets on one machine, a round of training takes {least_s:g} s or more"
+    tell(study, told, heading_of(study, how), root / name, clock="real", console=console)
     return told
-
-
-def _heading(study: AsyncStudy, least_s: float) -> str:
-    first, seeds = study.runs[0], len({run.seed for run in study.runs})
-    plural = "" if seeds == 1 else "s"
-    return (
-        f"{first.cohort.data}, protocol {first.cohort.protocol_label}, {first.rounds} rounds of everybody, "
-        f"{seeds} seed{plural}; "
-        f"real processes and sockets on one machine, a round of training takes {least_s:g} s or more"
-    )

@@ -15,6 +15,7 @@ import numpy as np
 from rich.console import Console
 
 from fedap_core.errors import InvalidInput
+from scripts.engines.base import EngineOptions
 from scripts.engines.processes.children import Children
 from scripts.experiments.asynchronous import curves, figure
 from scripts.experiments.asynchronous.conditions import EPOCH_S, RECORDS_PER_EPOCH, Case, Trouble, case_of
@@ -77,17 +78,18 @@ def run_study(study: AsyncStudy, root: Path, *, jobs: int, console: Console) -> 
     step_s = EPOCH_S / RECORDS_PER_EPOCH
     told = [Curve.of(*key, runs, step_s) for key, runs in found.items()]
     name = f"asynchronous-{study.runs[0].cohort.data}-{study.identity}"
-    tell(study, told, heading_of(study), root / re.sub(r"[/.:]", "_", name), clock="virtual", console=console)
+    heading = heading_of(study, f"an epoch of a usual member takes {EPOCH_S:g} virtual seconds")
+    tell(study, told, heading, root / re.sub(r"[/.:]", "_", name), clock="virtual", console=console)
     return told
 
 
-def heading_of(study: AsyncStudy) -> str:
-    """Describe what was run in one line."""
+def heading_of(study: AsyncStudy, how: str) -> str:
+    """Describe what was run in one line. how: the clock."""
     first, seeds = study.runs[0], len({run.seed for run in study.runs})
     plural = "" if seeds == 1 else "s"
     return (
         f"{first.cohort.data}, protocol {first.cohort.protocol_label}, {first.rounds} rounds of everybody, "
-        f"{seeds} seed{plural}; an epoch of a usual member takes {EPOCH_S:g} virtual seconds"
+        f"{seeds} seed{plural}; {how}"
     )
 
 
@@ -134,9 +136,9 @@ def _run_missing(cases: Sequence[Case], cohort: Cohort, root: Path, *, jobs: int
 
 
 def _work(case: Case, cohort: Cohort, root: Path) -> int:
-    from scripts.engines.continuous import VirtualOptions, run_virtual
+    from scripts.engines.continuous import run_virtual
 
-    run_virtual(case.settings, cohort, VirtualOptions(root=root, keep_models=False))
+    run_virtual(case.settings, cohort, EngineOptions(root=root, keep_models=False))
     return 0
 
 

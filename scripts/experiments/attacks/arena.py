@@ -23,7 +23,7 @@ from fedap_core.randomness import generator
 from fedap_core.strategies import Measure
 from participant.training.local import LocalReport
 from scripts.engines.base import EngineOptions
-from scripts.engines.continuous import VirtualOptions, VirtualRun
+from scripts.engines.continuous import VirtualRun
 from scripts.engines.virtual_members import VirtualFederation, open_federation
 from scripts.engines.workbench import Home
 from scripts.experiments.attacks.kinds import AttackKind, Situation
@@ -134,7 +134,7 @@ def run_attack(
         _turn_hostile(federation, attack, run.seed)
     kept = AsyncFolder(folder, settings)
     kept.begin_anew({}, {"clients": list(federation.homes)}, keep_models=False)
-    run_of = VirtualRun(settings, federation, kept, VirtualOptions(root=folder, keep_models=False))
+    run_of = VirtualRun(settings, federation, kept, EngineOptions(root=folder, keep_models=False))
     run_of.run()
     accuracies = np.asarray([one.values("accuracy") for one in kept.records()][-TAIL_RECORDS:])[:, :honest]
     told = [fact for fact, _ in run_of.facts]

@@ -8,16 +8,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import tempfile
-from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from fedap_core.errors import InvalidInput, unknown_name
+from fedap_core.errors import InvalidInput, require_known
 from fedap_core.robust import RULES
 from protocol.plan import Sgd
 from scripts.experiments.attacks.kinds import ATTACKS
+from scripts.report.tables import plain_table
 from scripts.run.cohort import Cohort, make_cohort
 from scripts.run.settings import AnchorSettings, CohortSettings, RunSettings
 
@@ -42,38 +43,29 @@ def attacks(
     seed: Annotated[int, typer.Option(help="Seed of data, models and attacks.")] = 0,
 ) -> None:
     """Measure how much one hostile member costs the honest ones, for each attack and defence."""
-    wanted = {name: _known("attack", name, ATTACKS) for name in attacks.split(",")}
-    rules = [_known("defence", name, DEFENCES) for name in defences.split(",")]
+    wanted, rules = attacks.split(","), defences.split(",")
+    for name in wanted:
+        require_known("attack", name, ATTACKS)
+    for name in rules:
+        require_known("defence", name, DEFENCES)
     described = CohortSettings.model_validate({"data": data, "partition": partition, "clients": honest + 1})
     cohort = make_cohort(described, seed)
     if len(cohort.clients) <= honest:
         raise InvalidInput("honest", honest, f"fewer than the {len(cohort.clients)} clients of {data}")
     out.mkdir(parents=True, exist_ok=True)
-    found = _read(out / "outcomes.json")
+    kept = out / "outcomes.json"
+    found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
     for algorithm in algorithms.split(","):
         run = _settings(described, algorithm, rounds=rounds, momentum=momentum, seed=seed)
-        for attack, defence in _runs(list(wanted), rules):
+        for attack, defence in ((ALONE, "none"), *product(wanted, rules)):
             key = f"{algorithm}/{attack}/{defence}"
             if key not in found:
                 typer.echo(f"{key} …")
                 found[key] = _one(run, cohort, attack, defence, honest)
-                (out / "outcomes.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+                kept.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
                 typer.echo(f"{key}: {found[key]['accuracy']:.1f} %")
-        (out / "table.md").write_text("\n".join(table(found)) + "\n", encoding="utf-8")
-    typer.echo("\n".join(table(found)))
-
-
-def _known(field: str, name: str, known: Any) -> str:  # noqa: ANN401 - a mapping or a tuple of names
-    if name not in known:
-        raise unknown_name(field, name, known)
-    return name
-
-
-def _runs(wanted: list[str], rules: list[str]) -> Iterator[tuple[str, str]]:
-    yield ALONE, "none"
-    for attack in wanted:
-        for rule in rules:
-            yield attack, rule
+        (out / "table.md").write_text(table(found), encoding="utf-8")
+    typer.echo(table(found), nl=False)
 
 
 def _settings(cohort: CohortSettings, algorithm: str, *, rounds: int, momentum: float, seed: int) -> RunSettings:
@@ -104,16 +96,16 @@ def _one(run: RunSettings, cohort: Cohort, attack: str, defence: str, honest: in
     return dataclasses.asdict(outcome)
 
 
-def table(found: dict[str, Any]) -> Iterator[str]:
-    """Yield the table: rows are attacks, columns algorithm and defence; the honest members' mean accuracy, refusals."""
+def table(found: dict[str, Any]) -> str:
+    """Return the table: rows are attacks, columns algorithm and defence; honest members' mean accuracy, refusals."""
     columns = list(dict.fromkeys((key.split("/")[0], key.split("/")[2]) for key in found if f"/{ALONE}/" not in key))
-    yield "| attack | " + " | ".join(f"{algorithm}, {defence}" for algorithm, defence in columns) + " |"
-    yield "|---" * (len(columns) + 1) + "|"
     alone = [found.get(f"{algorithm}/{ALONE}/none") for algorithm, _ in columns]
-    yield f"| {ALONE} | " + " | ".join("" if one is None else f"{one['accuracy']:.1f}" for one in alone) + " |"
-    for attack in dict.fromkeys(key.split("/")[1] for key in found if f"/{ALONE}/" not in key):
-        cells = (_cell(found.get(f"{algorithm}/{attack}/{defence}")) for algorithm, defence in columns)
-        yield f"| {attack} | " + " | ".join(cells) + " |"
+    body = [[ALONE, *("" if one is None else f"{one['accuracy']:.1f}" for one in alone)]]
+    body += [
+        [attack, *(_cell(found.get(f"{algorithm}/{attack}/{defence}")) for algorithm, defence in columns)]
+        for attack in dict.fromkeys(key.split("/")[1] for key in found if f"/{ALONE}/" not in key)
+    ]
+    return plain_table(["attack", *(f"{algorithm}, {defence}" for algorithm, defence in columns)], body)
 
 
 def _cell(outcome: dict[str, Any] | None) -> str:
@@ -122,10 +114,3 @@ def _cell(outcome: dict[str, Any] | None) -> str:
     refused = sum(outcome["refused"].values())
     what = f" ({refused} refused{', excluded' if outcome['excluded'] else ''})" if refused else ""
     return f"{outcome['accuracy']:.1f}{what}"
-
-
-def _read(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        return {}
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found

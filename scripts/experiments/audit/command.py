@@ -13,14 +13,13 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
-from fedap_core.arrays import FloatArray
 from fedap_core.strategies import make_strategy
 from participant.training.privacy_budget import StatisticsPrivacy, UpdatePrivacy, spent_epsilon
 from protocol.plan import Sgd
 from scripts.report.page.leakage import ABOUT, ALGORITHM, AUDIT, EXACT, RECOVERY, STATISTICS, UPDATES, leakage_of
+from scripts.report.tables import plain_table
 from scripts.run.cohort import Cohort, make_cohort
 from scripts.run.settings import AnchorSettings, CohortSettings, RunSettings
 
@@ -75,16 +74,14 @@ def audit(
     found[ABOUT] = f"{data}, {len(attacks.cohort.clients)} clients, {rounds} rounds, seed {seed}"
     _keep(found, kept)
     leakage = leakage_of(found)
-    lines = [f"{leakage.about}."]
-    for table in leakage.tables:
-        lines += ["", *table.markdown()]
+    text = "\n".join([f"{leakage.about}.\n", *(plain_table(table.head, table.rows) for table in leakage.tables)])
     if budgets:
         from scripts.experiments.audit.drawing import budget_figure
 
         by_epsilon = {float(name): found[f"{STATISTICS}{name}"] for name in budgets}
         budget_figure(by_epsilon, found[f"{STATISTICS}{EXACT}"], found[f"{STATISTICS}{UNITS}"], out / "budgets")
-    (out / "audit.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    typer.echo("\n".join(lines))
+    (out / "audit.md").write_text(text, encoding="utf-8")
+    typer.echo(text, nl=False)
 
 
 def _keep(found: dict[str, Any], path: Path) -> None:
@@ -147,7 +144,8 @@ class Attacks:
         strengths = membership(captured, self.cohort, self._outside, settings.seed)
         described: dict[str, Any] = {name: dataclasses.asdict(one) for name, one in strengths.items()}
         if captured.shared and settings.strategy().name != "base":
-            described[RECOVERY] = recovery(captured.weights, captured.sent, captured.given, settings.seed).plain()
+            errors = recovery(captured.weights, captured.sent, captured.given, settings.seed)
+            described[RECOVERY] = dataclasses.asdict(errors)
         return described
 
     def sealed(self) -> dict[str, Any]:
@@ -175,10 +173,3 @@ class Attacks:
         found = self.attacked(changed)
         by_attack = {attack: found[f"{LEAVING}, {attack}"] for attack in ("loss", "reference")}
         return {"together": together, "accuracy": accuracy, **by_attack}
-
-
-def off_diagonal_correlation(one: FloatArray, other: FloatArray) -> float:
-    """Return Pearson's correlation over the weights that members have in each other's rows."""
-    apart = ~np.eye(len(one), dtype=bool)
-    a, b = one[apart], other[apart]
-    return float(np.corrcoef(a, b)[0, 1]) if a.std() > 0 and b.std() > 0 else 0.0

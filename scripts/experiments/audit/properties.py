@@ -7,7 +7,7 @@ regression), and applies that to the statistics of real clients.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -35,9 +35,6 @@ class Properties:
     error: float
     guess: float
     auc: float
-
-    def plain(self) -> dict[str, float]:
-        return asdict(self)
 
 
 class ProportionAttack:

@@ -5,7 +5,7 @@ An error of 1 is that of guessing the average of all updates, without any attack
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,9 +25,6 @@ class RecoveryErrors:
     one_member: float
     sealed: float
     largest: float
-
-    def plain(self) -> dict[str, float]:
-        return asdict(self)
 
 
 def recovery(weights: FloatArray, sent: Float32Array, given: Float32Array, seed: int) -> RecoveryErrors:

@@ -16,7 +16,7 @@ from participant.record.model_file import module_of, read_model
 from participant.training.privacy_budget import StatisticsPrivacy
 from scripts.engines.base import EngineOptions
 from scripts.engines.inline import anchor_file, initial_file, run_inline
-from scripts.experiments.audit.command import UNITS, off_diagonal_correlation
+from scripts.experiments.audit.command import UNITS
 from scripts.experiments.audit.properties import ProportionAttack
 from scripts.report.page.leakage import EXACT
 from scripts.run.cohort import Cohort
@@ -40,12 +40,11 @@ class StatisticsAudit:
         """Measure one variant. name: exact, averaged by unit, or a budget."""
         stats = self._exact if name == EXACT else self._statistics(privacy)
         apart = off_diagonal_correlation(self._exact_weights, self._weights(stats))
-        error, guess, auc = self._properties(stats)
         accuracy = None
         if name != UNITS:
             settings = self._base.model_copy(update={"statistics_privacy": privacy})
             accuracy = accuracy_of(settings, self._cohort, self._options.root, workers=self._options.workers)
-        return {"correlation": apart, "accuracy": accuracy, "error": error, "guess": guess, "auc": auc}
+        return {"correlation": apart, "accuracy": accuracy, **self._properties(stats)}
 
     @cached_property
     def _exact(self) -> tuple[BnStats, ...]:
@@ -84,18 +83,22 @@ class StatisticsAudit:
 
         return against(0), against(1)
 
-    def _properties(self, stats: tuple[BnStats, ...]) -> tuple[float, float, float]:
+    def _properties(self, stats: tuple[BnStats, ...]) -> dict[str, float]:
+        """Return error, guess and AUC of the attack on class proportions, means over both sides."""
         found = []
         for side, attack in enumerate(self._attacks):
             labels = [self._cohort.data.y[client.splits["train"]] for client in self._cohort.clients[side::2]]
             width = len(self._cohort.data.classes)
             truth = np.stack([np.bincount(one, minlength=width) / len(one) for one in labels])
             found.append(attack.judge(stats[side::2], truth))
-        return (
-            float(np.mean([one.error for one in found])),
-            float(np.mean([one.guess for one in found])),
-            float(np.mean([one.auc for one in found])),
-        )
+        return {name: float(np.mean([getattr(one, name) for one in found])) for name in ("error", "guess", "auc")}
+
+
+def off_diagonal_correlation(one: FloatArray, other: FloatArray) -> float:
+    """Return Pearson's correlation over the weights that members have in each other's rows."""
+    apart = ~np.eye(len(one), dtype=bool)
+    a, b = one[apart], other[apart]
+    return float(np.corrcoef(a, b)[0, 1]) if a.std() > 0 and b.std() > 0 else 0.0
 
 
 def accuracy_of(settings: RunSettings, cohort: Cohort, root: Path, *, workers: int) -> float:

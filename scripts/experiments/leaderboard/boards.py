@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fedap_core.errors import unknown_name
+from fedap_core.errors import require_known
 from fedap_core.strategies import STRATEGIES
 from protocol.plan import PAPER_RECIPE, USER_RECIPE
 from scripts.experiments.comparison import Comparison
@@ -134,16 +134,14 @@ def make_boards(asked: Restriction) -> list[Board]:
 
 def _recipes(asked: Restriction) -> list[TrainingRecipe]:
     for name in asked.recipes:
-        if name not in RECIPES:
-            raise unknown_name("recipe", name, RECIPES)
+        require_known("recipe", name, RECIPES)
     names = asked.recipes or (("user",) if asked.quick else tuple(RECIPES))
     return [RECIPES[name] for name in names]
 
 
 def _data(asked: Restriction) -> list[BoardData]:
     for name in asked.data:
-        if name not in BOARD_DATA:
-            raise unknown_name("data", name, BOARD_DATA)
+        require_known("data", name, BOARD_DATA)
     if asked.data:
         return [BOARD_DATA[name] for name in asked.data]
     if asked.quick:

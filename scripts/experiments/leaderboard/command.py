@@ -32,24 +32,19 @@ def leaderboard(
     out: Annotated[Path, typer.Option(help="Folder of the results; existing runs are reused.")] = OUT,
 ) -> None:
     """Run all algorithms on all available data sets, and write one page. Can be stopped and resumed."""
-    from scripts.experiments.comparison import seed_numbers
+    from scripts.experiments.comparison import names_in, seed_numbers
     from scripts.experiments.leaderboard.boards import Restriction, make_boards
     from scripts.experiments.leaderboard.running import run_leaderboard
-    from scripts.experiments.sweep import SweepOptions, share_cores
+    from scripts.experiments.sweep import sweep_options
 
     asked = Restriction(
-        data=_names(data),
-        recipes=_names(recipe),
+        data=tuple(dict.fromkeys(names_in(data))),
+        recipes=tuple(dict.fromkeys(names_in(recipe))),
         algorithms=algorithms,
         seeds=tuple(seed_numbers(seeds)) if seeds else (),
         rounds=rounds,
         quick=quick,
     )
-    at_once, _ = share_cores(jobs=jobs, workers=1, engine="inline")
     console = Console()
-    page = run_leaderboard(make_boards(asked), SweepOptions(root=out, jobs=at_once), console, run=run)
+    page = run_leaderboard(make_boards(asked), sweep_options(out, jobs=jobs, workers=1), console, run=run)
     console.print("No run has finished yet." if page is None else f"Page: {page}; CSV and Markdown next to it")
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))

@@ -8,9 +8,9 @@ from string import ascii_lowercase
 
 from scripts.experiments.reproduce import judges
 from scripts.experiments.reproduce.judges import ClaimVerdict
-from scripts.experiments.reproduce.results import TargetResults, run_plans
+from scripts.experiments.reproduce.results import Cell, TargetResults
 from scripts.experiments.reproduce.shown import clients_table, means_table
-from scripts.experiments.reproduce.target import Cell, DataSetPlan, Findings, Job, Target
+from scripts.experiments.reproduce.target import DataSetPlan, Findings, Job, Target
 from scripts.report import charts
 from scripts.report.algorithms import colour, spelled
 from scripts.report.figures import new_figure
@@ -37,9 +37,8 @@ def variant_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
     return tuple(plan.cell(name) for name in VARIANTS)
 
 
-def show_weighting(job: Job) -> Findings:
+def show_weighting(job: Job, results: TargetResults) -> Findings:
     """Show (a) means of FedBN and FedAP per data set, then a panel with every client of each set."""
-    results = run_plans(job, weighting_cells)
     verdicts: list[ClaimVerdict] = []
     for plan in job.plans:
         bn, ap = (results.one(plan.data.name, name) for name in ("fedbn", "fedap"))
@@ -52,9 +51,8 @@ def show_weighting(job: Job) -> Findings:
     return _mean_and_clients(job, results, names, verdicts)
 
 
-def show_bn(job: Job) -> Findings:
+def show_bn(job: Job, results: TargetResults) -> Findings:
     """Show (a) means with shared and with local BN per data set, then a panel with every client of each set."""
-    results = run_plans(job, bn_cells)
     verdicts = []
     for plan in job.plans:
         shared, local = (results.one(plan.data.name, name) for name in ("SBN", "LBN"))
@@ -72,7 +70,7 @@ def _mean_and_clients(
 ) -> Findings:
     """Show (a) means, then a panel of clients and a table per data set. names: cell -> (shown name, colour)."""
     sets = [plan.data for plan in job.plans]
-    figure = new_figure(9.8, 1.1 + 2.7 * len(sets))
+    figure = new_figure(9.8, 1.1 + 2.7 * len(sets), job.title)
     grid = figure.add_gridspec(len(sets), 2, width_ratios=(1.0, 1.7))
     left = figure.add_subplot(grid[:, 0])
     bars = [
@@ -97,7 +95,6 @@ def _mean_and_clients(
     figure.align_ylabels(panels)
     figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=len(names), fontsize=8,
                   frameon=False)  # fmt: skip
-    figure.suptitle(job.title, fontsize=10, x=0.01, ha="left")
     return Findings(
         figure=figure,
         csv=results.csv(),
@@ -110,10 +107,9 @@ def _mean_and_clients(
     )
 
 
-def show_variants(job: Job) -> Findings:
+def show_variants(job: Job, results: TargetResults) -> Findings:
     """Show a panel per data set with a bar per algorithm."""
-    results = run_plans(job, variant_cells)
-    figure = new_figure(4.6 * len(job.plans), 3.6)
+    figure = new_figure(4.6 * len(job.plans), 3.6, job.title)
     panels = figure.subplots(1, len(job.plans), squeeze=False)[0]
     verdicts: list[ClaimVerdict] = []
     for axes, plan in zip(panels, job.plans, strict=True):
@@ -136,7 +132,6 @@ def show_variants(job: Job) -> Findings:
         verdicts.append(judges.all_above(means, ours=VARIANTS[2:], others=VARIANTS[:2], claim=claim, where=where))
         claim = "f-FedAP is slightly worse than FedAP and d-FedAP."
         verdicts.append(judges.slightly_below(means, name="f-fedap", others=VARIANTS[2:4], claim=claim, where=where))
-    figure.suptitle(job.title, fontsize=10, x=0.01, ha="left")
     return Findings(
         figure=figure,
         csv=results.csv(),

@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 
 from scripts.experiments.reproduce import judges, paper
 from scripts.experiments.reproduce.judges import ClaimVerdict
-from scripts.experiments.reproduce.results import TargetResults, run_cells
+from scripts.experiments.reproduce.results import Cell, TargetResults
 from scripts.experiments.reproduce.shown import clients_table
-from scripts.experiments.reproduce.target import Cell, DataSetPlan, Findings, Job, Target
+from scripts.experiments.reproduce.target import DataSetPlan, Findings, Job, Target
 from scripts.report import charts, tables
 from scripts.report.algorithms import colour, spelled
-from scripts.report.figures import draw_mixing, new_figure
+from scripts.report.figures import draw_mixing, titled_axes
 
 ALGORITHMS = ("base", "fedavg", "fedprox", "fedper", "fedbn", "fedap", "d-fedap", "f-fedap")
 COVID_ALGORITHMS = ("base", "fedavg", "fedbn", "fedprox", "fedper", "fedap")
@@ -31,14 +31,14 @@ def covid_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
     return tuple(plan.cell(name) for name in COVID_ALGORITHMS)
 
 
-def show_table(claims: Callable[[Mapping[str, float]], tuple[ClaimVerdict, ...]], job: Job) -> Findings:
+def show_table(
+    claims: Callable[[Mapping[str, float]], tuple[ClaimVerdict, ...]], job: Job, results: TargetResults
+) -> Findings:
     """Show clients as dots in a row per algorithm, with our mean and the paper's. claims: judges the six means."""
-    results = run_cells(all_cells(job.plans[0]), job)
     data = job.plans[0].data.name
     stated = paper.ACCURACY.get(data)
     averages = stated.averages if stated else {}
-    figure = new_figure(7.2, 4.6)
-    axes = figure.add_subplot()
+    figure, axes = titled_axes(7.2, 4.6, job.title)
     strips = [
         charts.Strip(
             name=spelled(m.cell.name),
@@ -50,7 +50,6 @@ def show_table(claims: Callable[[Mapping[str, float]], tuple[ClaimVerdict, ...]]
         for m in results.measured
     ]
     charts.draw_strips(axes, strips)
-    axes.set_title(job.title, fontsize=10, loc="left")
     explained = "dots: clients (first seed); bar: mean" + ("; diamond: the paper's mean" if stated else "")
     figure.supxlabel(explained, fontsize=8, color="#666666")
     return Findings(
@@ -93,14 +92,12 @@ def organ_claims(means: Mapping[str, float]) -> tuple[ClaimVerdict, ...]:
     )
 
 
-def show_covid(job: Job) -> Findings:
+def show_covid(job: Job, results: TargetResults) -> Findings:
     """Show grouped bars: clients along the axis, their average at the right end."""
-    results = run_cells(covid_cells(job.plans[0]), job)
     data = job.plans[0].data.name
     measured = results.measured
     members = len(measured[0].clients)
-    figure = new_figure(13.0, 4.4)
-    axes = figure.add_subplot()
+    figure, axes = titled_axes(13.0, 4.4, job.title)
     series = [
         charts.Series(name=spelled(m.cell.name), colour=colour(m.cell.name), values=(*m.clients, m.mean))
         for m in measured
@@ -109,7 +106,6 @@ def show_covid(job: Job) -> Findings:
     axes.axvline(members - 0.5, color="#999999", linewidth=0.8)
     axes.set_xlabel("client")
     axes.set_ylabel("accuracy, %")
-    axes.set_title(job.title, fontsize=10, loc="left")
     axes.margins(x=0.01)
     charts.below(axes, columns=len(series))
     means = {m.cell.name: m.mean for m in measured}

@@ -35,17 +35,16 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder of the results; existing runs are reused.")] = OUT,
 ) -> None:
     """Reproduce a table or figure of the paper: CSV, figure, and a page stating whether its claim was reproduced."""
-    from scripts.experiments.comparison import seed_numbers
+    from scripts.experiments.comparison import names_in, seed_numbers
     from scripts.experiments.reproduce.running import print_list, run_named
     from scripts.experiments.reproduce.target import FULL_SEEDS, QUICK_SEEDS, Scale
-    from scripts.experiments.sweep import SweepOptions, share_cores
+    from scripts.experiments.sweep import sweep_options
 
     console = Console()
     usual = QUICK_SEEDS if quick else FULL_SEEDS
     scale = Scale(quick=quick, seeds=tuple(seed_numbers(seeds)) if seeds else usual, rounds=rounds, model=model)
-    asked = [name.strip() for name in data.split(",") if name.strip()]
-    at_once, inside = share_cores(jobs=jobs, workers=workers, engine=engine)
-    sweep = SweepOptions(root=out, jobs=at_once, workers=inside, engine=engine, keep_models=keep_models)
+    asked = list(names_in(data))
+    sweep = sweep_options(out, jobs=jobs, workers=workers, engine=engine, keep_models=keep_models)
     if target == "list":  # after the options, so that invalid ones are refused here too
         print_list(console)
         return

@@ -8,26 +8,24 @@ from matplotlib.axes import Axes
 from scripts.experiments.reproduce import judges, paper
 from scripts.experiments.reproduce.accuracy import all_cells
 from scripts.experiments.reproduce.judges import ClaimVerdict
-from scripts.experiments.reproduce.results import Measured, TargetResults, run_plans, written_rows
+from scripts.experiments.reproduce.results import Measured, TargetResults
 from scripts.experiments.reproduce.target import Findings, Job, Target
 from scripts.report import tables
 from scripts.report.algorithms import colour, spelled
-from scripts.report.figures import draw_curves, new_figure
-from scripts.report.traffic import Traffic, computed, counted, spec_of
+from scripts.report.figures import draw_curves, titled_axes
+from scripts.report.traffic import computed, counted, spec_of
+from scripts.run.records import ParticipantBytes
 
 NEAR = 0.95
 _MEGABYTE = 1e6
 
 
-def show_convergence(job: Job) -> Findings:
+def show_convergence(job: Job, results: TargetResults) -> Findings:
     """Show curves with a dot where each has converged, and a table of rounds and bytes."""
-    results = run_plans(job, all_cells)
     data = job.plans[0].data.name
-    figure = new_figure(7.4, 4.4)
-    axes = figure.add_subplot()
+    figure, axes = titled_axes(7.4, 4.4, job.title)
     draw_curves(axes, results.summaries(data), name_of=spelled)
     _mark_convergence(axes, results)
-    axes.set_title(job.title, fontsize=10, loc="left")
     traffic = {m.cell.name: _traffic(m, job) for m in results.measured}
     return Findings(
         figure=figure,
@@ -48,12 +46,12 @@ def _mark_convergence(axes: Axes, results: TargetResults) -> None:
             axes.scatter([at], [height], s=34, color=colour(measured.cell.name), zorder=4)
 
 
-def _traffic(measured: Measured, job: Job) -> Traffic:
+def _traffic(measured: Measured, job: Job) -> ParticipantBytes:
     run = measured.cell.runs[0]
-    return counted(measured.folders) or computed(spec_of(run, job.sweep.root), run.strategy())
+    return counted(measured.folders) or computed(spec_of(run, job.root), run.strategy())
 
 
-def _table(results: TargetResults, traffic: dict[str, Traffic]) -> str:
+def _table(results: TargetResults, traffic: dict[str, ParticipantBytes]) -> str:
     heads = ["", "final %", "rounds", "MB a round", "MB once", "MB until then", "bytes are"]
     body = []
     for m in results.measured:
@@ -66,7 +64,7 @@ def _table(results: TargetResults, traffic: dict[str, Traffic]) -> str:
     return tables.plain_table(heads, body)
 
 
-def _csv(results: TargetResults, traffic: dict[str, Traffic]) -> str:
+def _csv(results: TargetResults, traffic: dict[str, ParticipantBytes]) -> str:
     """Return one line per algorithm and seed: rounds, bytes, and the accuracy of every evaluated round."""
     numbers = sorted({at for m in results.measured for run in m.summaries for at, _ in run.curve})
     rows: list[list[object]] = [
@@ -84,7 +82,7 @@ def _csv(results: TargetResults, traffic: dict[str, Traffic]) -> str:
                  "measured" if cost.measured else "computed",
                  *(f"{100 * curve[number]:.3f}" if number in curve else "" for number in numbers)]
             )  # fmt: skip
-    return written_rows(rows)
+    return tables.csv_text(rows)
 
 
 def _claims(results: TargetResults, data: str, *, every: int) -> tuple[ClaimVerdict, ...]:
@@ -108,7 +106,7 @@ def _claims(results: TargetResults, data: str, *, every: int) -> tuple[ClaimVerd
     )
 
 
-def _notes(traffic: dict[str, Traffic], *, every: int) -> tuple[str, ...]:
+def _notes(traffic: dict[str, ParticipantBytes], *, every: int) -> tuple[str, ...]:
     notes = ["`rounds`: the first from which accuracy stays at or above 95 % of the last round's, mean over seeds."]
     if every > 1:
         notes.append(

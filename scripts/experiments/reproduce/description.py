@@ -8,7 +8,7 @@ from participant.data import load_dataset
 from participant.data.base import DataOptions, Dataset
 from scripts.experiments.reproduce import judges, paper
 from scripts.experiments.reproduce.data_sets import DATA_SETS
-from scripts.experiments.reproduce.results import written_rows
+from scripts.experiments.reproduce.results import TargetResults
 from scripts.experiments.reproduce.target import DataSetPlan, Findings, Job, Target
 from scripts.report import tables
 from scripts.report.dots import draw_counts
@@ -26,7 +26,7 @@ _PAMAP2_NOTE = (
 )
 
 
-def show_datasets(job: Job) -> Findings:
+def show_datasets(job: Job, _results: TargetResults) -> Findings:
     """Show type, classes and samples of every available set beside the paper's; class sizes as bars."""
     loaded = [(plan, load_dataset(plan.data.name, _options(plan))) for plan in job.plans]
     body, rows = [], [["data", "type", "classes", "samples", "groups", "shape", "paper_classes", "paper_samples"]]
@@ -40,7 +40,7 @@ def show_datasets(job: Job) -> Findings:
         shown = ["–", "–"] if stated is None else [f"{stated.classes}", f"{stated.samples:,}"]
         kind = plan.data.kind.capitalize()
         body.append([plan.data.title, kind, len(data.classes), f"{len(data):,}", f"{groups:,}", shape, *shown])
-    figure = new_figure(3.6 * min(len(loaded), _COLUMNS), 0.3 + 2.7 * -(-len(loaded) // _COLUMNS))
+    figure = new_figure(3.6 * min(len(loaded), _COLUMNS), 0.3 + 2.7 * -(-len(loaded) // _COLUMNS), job.title)
     columns = min(len(loaded), _COLUMNS)
     panels = figure.subplots(-(-len(loaded) // columns), columns, squeeze=False).ravel()
     for axes, (plan, data) in zip(panels, loaded, strict=False):
@@ -52,7 +52,6 @@ def show_datasets(job: Job) -> Findings:
         tidy(axes)
     for axes in panels[len(loaded) :]:
         axes.set_visible(False)
-    figure.suptitle(job.title, fontsize=10, x=0.01, ha="left")
     body += [
         [DATA_SETS[row.data].title, row.kind, *["not here"] * 4, f"{row.classes}", f"{row.samples:,}"]
         for row in paper.DATA_TABLE.values()
@@ -61,7 +60,7 @@ def show_datasets(job: Job) -> Findings:
     heads = ["data set", "type", "classes", "samples", "groups", "one sample", "classes, paper", "samples, paper"]
     return Findings(
         figure=figure,
-        csv=written_rows(rows),
+        csv=tables.csv_text(rows),
         tables=(("The data sets", tables.plain_table(heads, body)),),
         notes=(
             "A group is what is never divided: a recording, or a patient; where samples stand alone, each is one.",
@@ -74,14 +73,14 @@ def _options(plan: DataSetPlan) -> DataOptions:
     return DataOptions(options=plan.base.cohort.data_options)
 
 
-def show_split(job: Job) -> Findings:
+def show_split(job: Job, _results: TargetResults) -> Findings:
     """Show a panel per data set: clients along x, classes along y, a dot's area is the number of samples."""
     order = {name: at for at, name in enumerate(SPLIT_ORDER)}
     plans = sorted(job.plans, key=lambda plan: order.get(plan.data.name, len(order)))
     cohorts = [make_cohort(plan.base.cohort, plan.base.seed) for plan in plans]
     columns = min(len(plans), _COLUMNS)
     lines = -(-len(plans) // columns)
-    figure = new_figure(4.2 * columns if len(plans) > 1 else 5.4, 3.3 * lines + 0.3)
+    figure = new_figure(4.2 * columns if len(plans) > 1 else 5.4, 3.3 * lines + 0.3, job.title)
     panels = figure.subplots(lines, columns, squeeze=False).ravel()
     rows: list[list[object]] = [["data", "seed", "client", "class", "samples"]]
     verdicts, body = [], []
@@ -99,11 +98,10 @@ def show_split(job: Job) -> Findings:
         body.append([plan.data.title, *_shape(cohort.data, counts)])
     for axes in panels[len(plans) :]:
         axes.set_visible(False)
-    figure.suptitle(job.title, fontsize=10, x=0.01, ha="left")
     heads = ["data set", "clients", "classes", "samples of a client", "classes of a client"]
     return Findings(
         figure=figure,
-        csv=written_rows(rows),
+        csv=tables.csv_text(rows),
         tables=(("The division", tables.plain_table(heads, body)),),
         verdicts=tuple(verdicts),
         notes=("Dirichlet shares within pairs of clients, so that all clients have about as many samples.",),

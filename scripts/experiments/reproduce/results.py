@@ -6,18 +6,29 @@ clients.
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from rich.console import Console
+
 from fedap_core.errors import InvalidInput
-from scripts.experiments.reproduce.target import Cell, DataSetPlan, Job
-from scripts.experiments.sweep import run_sweep
+from scripts.experiments.reproduce.data_sets import DataSet
+from scripts.experiments.sweep import SweepOptions, run_sweep
+from scripts.report.tables import csv_text
 from scripts.run.results import Headline, Summary, headline, mean_or_none
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One algorithm at one value of the setting that the target varies, over all seeds."""
+
+    data: DataSet
+    name: str
+    at: str
+    runs: tuple[RunSettings, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,28 +115,16 @@ class TargetResults:
                      f"{100 * summary.tail:.3f}", "" if summary.converged is None else summary.converged,
                      *clients, *[""] * (widest - len(clients))]
                 )  # fmt: skip
-        return written_rows(rows)
+        return csv_text(rows)
 
 
-def written_rows(rows: Sequence[Sequence[object]]) -> str:
-    """Return rows as csv text."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
-
-
-def run_plans(job: Job, cells: Callable[[DataSetPlan], tuple[Cell, ...]]) -> TargetResults:
-    """Run the cells of every data set of the job."""
-    return run_cells([cell for plan in job.plans for cell in cells(plan)], job)
-
-
-def run_cells(cells: Sequence[Cell], job: Job) -> TargetResults:
+def run_cells(cells: Sequence[Cell], sweep: SweepOptions, console: Console) -> TargetResults:
     """Make the missing runs of all cells, cohort by cohort, and read the results in the order of the cells."""
     runs = {(run.identity, run.rounds): run for cell in cells for run in cell.runs}
-    run_sweep(sorted(runs.values(), key=_cohort_of), job.sweep, job.console)
+    run_sweep(sorted(runs.values(), key=_cohort_of), sweep, console)
     measured = []
     for cell in cells:
-        folders = tuple(RunFolder(job.sweep.root, run) for run in cell.runs)
+        folders = tuple(RunFolder(sweep.root, run) for run in cell.runs)
         measured.append(Measured(cell=cell, folders=folders, summaries=tuple(one.summary() for one in folders)))
     return TargetResults(measured=tuple(measured))
 

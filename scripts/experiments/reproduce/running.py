@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,10 +13,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from scripts.experiments.reproduce.catalogue import TARGETS, find_target
+from scripts.experiments.reproduce.catalogue import MEASURED_MIN, TARGETS, find_target
 from scripts.experiments.reproduce.choice import MissingData, choose
 from scripts.experiments.reproduce.document import Made, write_findings
-from scripts.experiments.reproduce.durations import MEASURED
+from scripts.experiments.reproduce.results import run_cells
 from scripts.experiments.reproduce.target import Job, Scale, Target, make_plan
 from scripts.experiments.sweep import SweepOptions
 from scripts.run.run_folder import RunFolder
@@ -41,10 +42,12 @@ def run_target(target: Target, asked: list[str], scale: Scale, sweep: SweepOptio
     for remark in choice.remarks:
         console.print(remark, style="yellow", soft_wrap=True, markup=False)
     plans = tuple(make_plan(data, scale) for data in choice.data)
-    asked_for = [RunFolder(sweep.root, run) for plan in plans for cell in target.cells(plan) for run in cell.runs]
+    cells = [cell for plan in plans for cell in target.cells(plan)]
+    asked_for = [RunFolder(sweep.root, run) for cell in cells for run in cell.runs]
     found = sum(folder.is_complete() for folder in asked_for)
     began = time.monotonic()
-    findings = target.work(Job(plans=plans, sweep=sweep, console=console, title=choice.title))
+    results = run_cells(cells, replace(sweep, keep_models=sweep.keep_models or target.keep_models), console)
+    findings = target.work(Job(plans=plans, root=sweep.root, title=choice.title), results)
     made = Made(target=target, choice=choice, plans=plans, folders=tuple(asked_for), command=command_line())
     page = write_findings(made, findings, sweep.root)
     console.print(f"\n{choice.title}; in the paper {target.where}", style="bold", soft_wrap=True, markup=False)
@@ -59,8 +62,8 @@ def run_target(target: Target, asked: list[str], scale: Scale, sweep: SweepOptio
 def print_list(console: Console) -> None:
     """Print all targets, one line each, with measured durations if there are any."""
     for target in TARGETS.values():
-        duration = MEASURED.get(target.name)
-        took = f"; {duration.words}" if duration else ""
+        minutes, data = MEASURED_MIN.get(target.name, (0.0, ""))
+        took = f"; full {minutes:g} min ({data})" if minutes else ""
         console.print(f"{target.name:<14}{target.where:<19}{target.shows}{took}", soft_wrap=True, markup=False)
     console.print(f"{'all':<14}{'':<19}Every target whose data are available", soft_wrap=True, markup=False)
     console.print("Data sets are the paper's; --data NAME uses others, under their own names. --quick takes minutes.")

@@ -8,9 +8,9 @@ fork sweeps.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -22,8 +22,8 @@ from fedap_core.nn.statistics import batch_norm_inputs, running_statistics
 from participant.record.model_file import module_of, read_model
 from participant.training.local import use_threads
 from scripts.experiments.reproduce import judges
-from scripts.experiments.reproduce.results import run_plans, written_rows
-from scripts.experiments.reproduce.target import Cell, DataSetPlan, Findings, Job, Target
+from scripts.experiments.reproduce.results import Cell, TargetResults
+from scripts.experiments.reproduce.target import DataSetPlan, Findings, Job, Target
 from scripts.report import charts, tables
 from scripts.report.dots import Cloud, draw_clouds
 from scripts.report.figures import new_figure
@@ -32,48 +32,46 @@ from scripts.run.forked import run_in_child
 from scripts.run.run_folder import RunFolder, write_text
 
 ROUNDS = 20
-HEADS = ("client", "layer", "channel", "input_mean", "running_mean", "input_variance", "running_variance")
+_PAIRS = ("mean", "variance")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Channel:
-    """One channel of one BN layer of one client's model."""
+class Channel(NamedTuple):
+    """One channel of one BN layer of one client's model; a line of the csv file."""
 
     client: str
     layer: str
+    channel: int
     input_mean: float
     running_mean: float
     input_variance: float
     running_variance: float
+
+    def pair(self, what: str) -> tuple[float, float]:
+        """Return mean or variance of the inputs, and the running one."""
+        return getattr(self, f"input_{what}"), getattr(self, f"running_{what}")
 
 
 def cells(plan: DataSetPlan) -> tuple[Cell, ...]:
     """FedBN of the first seed, evaluated every round so that it is a separate run whose models are kept."""
     rounds = plan.base.rounds if plan.scale.quick or plan.scale.rounds else ROUNDS
     one = plan.cell("fedbn", rounds=rounds, evaluate_every=1)
-    return (Cell(data=one.data, name=one.name, at=one.at, runs=one.runs[:1]),)
+    return (replace(one, runs=one.runs[:1]),)
 
 
-def show_running_stats(job: Job) -> Findings:
+def show_running_stats(job: Job, results: TargetResults) -> Findings:
     """Show two panels, mean and variance: the first client's channels around the diagonal."""
-    results = run_plans(replace(job, sweep=replace(job.sweep, keep_models=True)), cells)
     folder = results.measured[0].folders[0]
-    channels = measure(folder, job.sweep.root)
+    channels = measure(folder, job.root)
     first = [channel for channel in channels if channel.client == channels[0].client]
     layers = list(dict.fromkeys(channel.layer for channel in first))
     scale = mpl.colormaps["viridis"]
     shades = {layer: to_hex(scale(0.15 + 0.7 * at / max(len(layers) - 1, 1))) for at, layer in enumerate(layers)}
     figure = new_figure(8.6, 4.3)
-    for axes, (what, seen, kept) in zip(figure.subplots(1, 2), _PAIRS, strict=True):
-        clouds = [
-            Cloud(
-                name=layer,
-                colour=shades[layer],
-                x=tuple(seen(channel) for channel in first if channel.layer == layer),
-                y=tuple(kept(channel) for channel in first if channel.layer == layer),
-            )
-            for layer in layers
-        ]
+    for axes, what in zip(figure.subplots(1, 2), _PAIRS, strict=True):
+        clouds = []
+        for layer in layers:
+            x, y = zip(*(channel.pair(what) for channel in first if channel.layer == layer), strict=True)
+            clouds.append(Cloud(name=layer, colour=shades[layer], x=x, y=y))
         draw_clouds(axes, clouds)
         axes.set_xlabel(f"{what} of the layer's inputs")
         axes.set_ylabel(f"running {what}")
@@ -84,7 +82,7 @@ def show_running_stats(job: Job) -> Findings:
     body = [[what, f"{np.median(list(r.values())):.3f}", f"{min(r.values()):.3f}", len(r)] for what, r in found.items()]
     return Findings(
         figure=figure,
-        csv=written_rows([HEADS, *_numbered(channels)]),
+        csv=tables.csv_text([Channel._fields, *channels]),
         tables=(
             (
                 "Correlation, one r for each client and layer",
@@ -96,22 +94,13 @@ def show_running_stats(job: Job) -> Findings:
     )
 
 
-Reader = Callable[[Channel], float]
-_PAIRS: tuple[tuple[str, Reader, Reader], ...] = (
-    ("mean", lambda channel: channel.input_mean, lambda channel: channel.running_mean),
-    ("variance", lambda channel: channel.input_variance, lambda channel: channel.running_variance),
-)
-
-
 def correlations(channels: list[Channel]) -> dict[str, dict[tuple[str, str], float]]:
     """Return Pearson's r of running against input statistics, for mean and variance, by (client, layer)."""
-    found: dict[str, dict[tuple[str, str], float]] = {}
-    for what, seen, kept in _PAIRS:
-        found[what] = {}
-        for key in dict.fromkeys((channel.client, channel.layer) for channel in channels):
-            mine = [channel for channel in channels if (channel.client, channel.layer) == key]
-            pairs = np.array([[seen(channel), kept(channel)] for channel in mine]).T
-            found[what][key] = float(np.corrcoef(pairs)[0, 1])
+    found: dict[str, dict[tuple[str, str], float]] = {what: {} for what in _PAIRS}
+    for key in dict.fromkeys((channel.client, channel.layer) for channel in channels):
+        mine = [channel for channel in channels if (channel.client, channel.layer) == key]
+        for what, of in found.items():
+            of[key] = float(np.corrcoef(np.array([channel.pair(what) for channel in mine]).T)[0, 1])
     return found
 
 
@@ -140,37 +129,14 @@ def measure(folder: RunFolder, root: Path) -> list[Channel]:
             kept = running_statistics(module, samples=len(samples))
             for inputs, running in zip(seen.layers, kept.layers, strict=True):
                 numbers = zip(inputs.mean, running.mean, inputs.variance, running.variance, strict=True)
-                channels += [_channel(client.name, inputs.name, [float(value) for value in row]) for row in numbers]
-        write_text(path, written_rows([HEADS, *_numbered(channels)]))
+                channels += [Channel(client.name, inputs.name, at, *map(float, row)) for at, row in enumerate(numbers)]
+        write_text(path, tables.csv_text([Channel._fields, *channels]))
 
     run_in_child(work)
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))[1:]
     path.unlink()
-    return [_channel(row[0], row[1], [float(value) for value in row[3:]]) for row in rows]
-
-
-def _channel(client: str, layer: str, values: list[float]) -> Channel:
-    return Channel(
-        client=client,
-        layer=layer,
-        input_mean=values[0],
-        running_mean=values[1],
-        input_variance=values[2],
-        running_variance=values[3],
-    )
-
-
-def _numbered(channels: list[Channel]) -> list[list[object]]:
-    rows: list[list[object]] = []
-    for number, one in enumerate(channels):
-        before = rows[-1] if number else None
-        place = int(str(before[2])) + 1 if before and before[:2] == [one.client, one.layer] else 0
-        rows.append(
-            [one.client, one.layer, place, *(repr(v) for v in
-             (one.input_mean, one.running_mean, one.input_variance, one.running_variance))]
-        )  # fmt: skip
-    return rows
+    return [Channel(client, layer, int(at), *map(float, values)) for client, layer, at, *values in rows]
 
 
 TARGETS = (
@@ -182,6 +148,7 @@ TARGETS = (
         needs=("organamnist",),
         work=show_running_stats,
         cells=cells,
+        keep_models=True,
         stated=False,
     ),
 )

@@ -12,12 +12,12 @@ from matplotlib.colors import to_hex
 
 from scripts.experiments.reproduce import judges
 from scripts.experiments.reproduce.judges import ClaimVerdict
-from scripts.experiments.reproduce.results import TargetResults, run_plans
+from scripts.experiments.reproduce.results import Cell, TargetResults
 from scripts.experiments.reproduce.shown import lines_over_settings, means_table
-from scripts.experiments.reproduce.target import Cell, DataSetPlan, Findings, Job, Target
+from scripts.experiments.reproduce.target import DataSetPlan, Findings, Job, Target
 from scripts.report import charts
 from scripts.report.algorithms import colour, spelled
-from scripts.report.figures import draw_curves, new_figure
+from scripts.report.figures import draw_curves, new_figure, titled_axes
 
 ORGANS = ("organamnist", "organcmnist", "organsmnist")
 ALPHAS = (0.1, 0.05)
@@ -82,9 +82,8 @@ def lambda_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
     )
 
 
-def show_alpha(job: Job) -> Findings:
+def show_alpha(job: Job, results: TargetResults) -> Findings:
     """Show bars of FedAvg and FedAP, grouped by data set and alpha."""
-    results = run_plans(job, alpha_cells)
     settings = results.settings()
     groups = [(plan.data, at) for plan in job.plans for at in settings]
     series = [
@@ -96,11 +95,9 @@ def show_alpha(job: Job) -> Findings:
         )
         for name in ("fedavg", "fedap")
     ]
-    figure = new_figure(2.6 + 2.2 * len(job.plans), 3.8)
-    axes = figure.add_subplot()
+    figure, axes = titled_axes(2.6 + 2.2 * len(job.plans), 3.8, job.title)
     charts.draw_bars(axes, [f"{data.title}\n{at}" for data, at in groups], series)
     charts.below(axes, columns=2)
-    axes.set_title(job.title, fontsize=10, loc="left")
     claim = "With more uneven clients (α = 0.05) FedAvg drops, while FedAP is not affected much."
     verdicts = []
     for plan in job.plans:
@@ -113,9 +110,8 @@ def show_alpha(job: Job) -> Findings:
     return Findings(figure=figure, csv=results.csv(), tables=(_means(results),), verdicts=tuple(verdicts))
 
 
-def show_iterations(job: Job) -> Findings:
+def show_iterations(job: Job, results: TargetResults) -> Findings:
     """Show FedBN and FedAP over local epochs times rounds."""
-    results = run_plans(job, iteration_cells)
     data, settings = job.plans[0].data.name, results.settings()
     values = {name: [results.one(data, name, at).mean for at in settings] for name in COMPARED[1:]}
     claim = "With more local iterations and fewer rounds FedBN drops seriously, while FedAP declines slowly."
@@ -125,16 +121,14 @@ def show_iterations(job: Job) -> Findings:
     return _over_settings(job, results, COMPARED[1:], "local epochs × rounds", (verdict,))
 
 
-def show_clients(job: Job) -> Findings:
+def show_clients(job: Job, results: TargetResults) -> Findings:
     """Show three algorithms over the number of clients."""
-    results = run_plans(job, client_cells)
     claims = ("With more clients FedAP's accuracy goes down.", "FedAP is the best in most cases of the client number.")
     return _sensitivity(job, results, "clients", claims, share=0.5)
 
 
-def show_epochs(job: Job) -> Findings:
+def show_epochs(job: Job, results: TargetResults) -> Findings:
     """Show three algorithms over local epochs, with the total of epochs fixed."""
-    results = run_plans(job, epoch_cells)
     claims = (
         "FedAP's accuracy descends with local epochs, the total of epochs kept.",
         "FedAP is the best at all of them.",
@@ -157,20 +151,17 @@ def _sensitivity(
 def _over_settings(
     job: Job, results: TargetResults, names: tuple[str, ...], axis: str, verdicts: tuple[ClaimVerdict, ...]
 ) -> Findings:
-    figure = new_figure(5.4, 3.9)
-    axes = figure.add_subplot()
+    figure, axes = titled_axes(5.4, 3.9, job.title)
     charts.draw_lines(axes, results.settings(), lines_over_settings(results, job.plans[0].data.name, names))
     axes.set_xlabel(axis)
-    axes.set_title(job.title, fontsize=10, loc="left")
     charts.within(axes)
     return Findings(figure=figure, csv=results.csv(), tables=(_means(results),), verdicts=verdicts)
 
 
-def show_lambda(job: Job) -> Findings:
+def show_lambda(job: Job, results: TargetResults) -> Findings:
     """Show final accuracy over lambda (left), and accuracy per round with a curve per lambda (right)."""
-    results = run_plans(job, lambda_cells)
     data, settings = job.plans[0].data.name, results.settings()
-    figure = new_figure(10.0, 3.9)
+    figure = new_figure(10.0, 3.9, job.title)
     left, right = figure.subplots(1, 2, width_ratios=(1.0, 1.35))
     charts.draw_lines(
         left, [at.removeprefix("λ = ") for at in settings], lines_over_settings(results, data, ("fedap",))
@@ -181,7 +172,6 @@ def show_lambda(job: Job) -> Findings:
     at_of = {m.summaries[0].algorithm: m.cell.at for m in results.measured}
     draw_curves(right, results.summaries(data), colour_of=lambda name: shade(at_of[name]), name_of=at_of.__getitem__)
     right.set_title("(b) accuracy per round", fontsize=9, loc="left")
-    figure.suptitle(job.title, fontsize=10, x=0.01, ha="left")
     final = {at: results.one(data, "fedap", at).mean for at in settings}
     rounds = {at: results.one(data, "fedap", at).converged for at in settings}
     every = job.plans[0].base.evaluate_every
@@ -208,7 +198,9 @@ def _means(results: TargetResults) -> tuple[str, str]:
 
 
 def _on_one_set(
-    names: tuple[str, str, str, str], work: Callable[[Job], Findings], cells: Callable[[DataSetPlan], tuple[Cell, ...]]
+    names: tuple[str, str, str, str],
+    work: Callable[[Job, TargetResults], Findings],
+    cells: Callable[[DataSetPlan], tuple[Cell, ...]],
 ) -> Target:
     """Make a target on OrganAMNIST, the largest public download: the paper does not say which data it shows."""
     name, where, headline, shows = names

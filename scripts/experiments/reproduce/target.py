@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from matplotlib.figure import Figure
 from pydantic import ValidationError
-from rich.console import Console
 
 from fedap_core.errors import InvalidInput
 from scripts.experiments.comparison import default_model
 from scripts.experiments.reproduce.data_sets import DATA_SETS, DataSet
 from scripts.experiments.reproduce.judges import ClaimVerdict
-from scripts.experiments.sweep import SweepOptions
+from scripts.experiments.reproduce.results import Cell, TargetResults
 from scripts.run.settings import CohortSettings, RunSettings, checked
 
 FULL_SEEDS = (0, 1, 2)
@@ -40,20 +40,6 @@ class Scale:
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
             raise InvalidInput("seeds", self.seeds, "at least one seed, none twice")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """One algorithm at one value of the setting that the target varies, over all seeds."""
-
-    data: DataSet
-    name: str
-    at: str
-    runs: tuple[RunSettings, ...]
-
-    @property
-    def algorithm(self) -> str:
-        return self.runs[0].algorithm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,11 +114,10 @@ class Findings:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """Input of a target's work."""
+    """What a target shows, beside the results of its runs. root: the folder of the runs."""
 
     plans: tuple[DataSetPlan, ...]
-    sweep: SweepOptions
-    console: Console
+    root: Path
     title: str
 
 
@@ -142,8 +127,8 @@ class Target:
 
     headline: title without a data set, the ones that were run are added to it. needs: the paper's data sets; stated:
     whether the paper names them; stand_in_stem: the file name for other data, if the target's own name is that of a
-    data set; cells: what is run on each data set; divides: whether data are divided among clients at all; work: makes
-    the runs and shows them.
+    data set; cells: what is run on each data set; keep_models: whether the runs' models are needed; divides: whether
+    data are divided among clients at all; work: shows the results of the runs.
     """
 
     name: str
@@ -151,9 +136,10 @@ class Target:
     shows: str
     headline: str
     needs: tuple[str, ...]
-    work: Callable[[Job], Findings]
+    work: Callable[[Job, TargetResults], Findings]
     cells: Callable[[DataSetPlan], tuple[Cell, ...]] = lambda _plan: ()
     stated: bool = True
+    keep_models: bool = False
     divides: bool = True
     stand_in_stem: str = ""
 

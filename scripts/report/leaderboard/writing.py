@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,9 +10,9 @@ from scripts.report.algorithms import style
 from scripts.report.leaderboard.drawing import byte_chart, rank_chart, round_chart
 from scripts.report.leaderboard.standings import BoardRow, BoardStanding, RecipeStanding
 from scripts.report.page.headline import traffic
-from scripts.report.page.wording import percent, size
+from scripts.report.page.wording import percent, share, size
 from scripts.report.page.writing import environment, write_page
-from scripts.report.tables import plain_table, written_difference
+from scripts.report.tables import csv_text, plain_table, written_difference
 
 
 def write_leaderboard(recipes: Sequence[RecipeStanding], root: Path, *, facts: Sequence[str]) -> Path:
@@ -81,37 +79,28 @@ def board_heads(board: BoardStanding) -> tuple[str, ...]:
 def board_cells(row: BoardRow) -> tuple[str, ...]:
     """Return the cells of one algorithm on one set."""
     figures, position = row.head.figures, row.head.position
-    quality = [_share(figures.qualities.get(name)) for name in ("balanced_accuracy", "auroc", "calibration_error")]
+    quality = [share(figures.qualities.get(name)) for name in ("balanced_accuracy", "auroc", "calibration_error")]
     return (
         row.head.name,
-        _share(row.compared),
+        share(row.compared),
         written_difference(position.to_best),
         row.verdict,
-        _share(row.worst),
-        _share(figures.tenth_percentile),
+        share(row.worst),
+        share(figures.tenth_percentile),
         "–" if position.worse_off is None else f"{100 * position.worse_off:.0f} %",
-        _share(figures.delivered),
+        share(figures.delivered),
         *quality,
         "–" if row.rounds_to is None else str(row.rounds_to),
         "–" if row.bytes_to is None else size(row.bytes_to),
     )
 
 
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.2f}"
-
-
 def as_csv(recipes: Sequence[RecipeStanding]) -> str:
     """Return one line per run: accuracies in per cent, bytes per participant over the whole run."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     figures = ("last_ten", "last", "worst", "tenth_percentile", *QUALITIES)
-    writer.writerow(["recipe", "data", "algorithm", "seed", "rounds", "place", "verdict", *figures, "bytes"])
-    for one in recipes:
-        for board in one.boards:
-            for row in board.rows:
-                writer.writerows(_lines(one, board, row))
-    return text.getvalue()
+    heads = ["recipe", "data", "algorithm", "seed", "rounds", "place", "verdict", *figures, "bytes"]
+    rows = ((one, board, row) for one in recipes for board in one.boards for row in board.rows)
+    return csv_text([heads, *(line for place in rows for line in _lines(*place))])
 
 
 def _lines(one: RecipeStanding, board: BoardStanding, row: BoardRow) -> list[list[object]]:

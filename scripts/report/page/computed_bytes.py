@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from fedap_core.errors import InvalidInput
-from scripts.run.records import ComputedBytes
+from scripts.report.traffic import computed
+from scripts.run.records import ParticipantBytes
 from scripts.run.settings import CohortSettings, RunSettings, saved_settings
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _SHAPES: Mapping[str, Shape] = {"har": (9, 128), "chest": (1, 64, 64)}
 """Data sets whose samples all have the same shape, which would otherwise be known only from their files."""
 
 
-def computed_bytes(settings: Mapping[str, Any], classes: tuple[str, ...], folder: Path) -> ComputedBytes | None:
+def computed_bytes(settings: Mapping[str, Any], classes: tuple[str, ...], folder: Path) -> ParticipantBytes | None:
     """Return what a participant of this run would send and receive; None if that cannot be determined."""
     try:
         if any(":" in str(settings.get(name, "")) for name in ("algorithm", "model")):
@@ -35,11 +36,8 @@ def computed_bytes(settings: Mapping[str, Any], classes: tuple[str, ...], folder
         spec = _spec(run, classes, folder)
         if spec is None or run.mode != "barrier":
             return None
-        from scripts.report.traffic import computed  # imports torch, which takes seconds
-
         pooled = run.anchor.kind != "warmup"
-        found = computed(spec, run.strategy(), encoding=run.encoding, pooled_anchor=pooled)
-        return ComputedBytes(up=found.up, down=found.down, once=found.once)
+        return computed(spec, run.strategy(), encoding=run.encoding, pooled_anchor=pooled)
     except (InvalidInput, ValidationError):  # an algorithm or a model of another version
         return None
 

@@ -7,6 +7,7 @@ from statistics import fmean
 
 from protocol.host.web.svg import Svg
 from scripts.report.page.bars import Bar, Piece, bars
+from scripts.report.page.headline import traffic
 from scripts.report.page.study import Algorithm, Study
 from scripts.report.page.wording import duration, listed, size
 from scripts.run.records import RoundRecord
@@ -72,25 +73,14 @@ def time_chart(study: Study) -> CostChart | None:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Bytes:
-    """Mean bytes of a participant: per round, up and down, and over the whole run."""
-
-    up: float
-    down: float
-    whole: float
-
-
-def _bytes_of(algorithm: Algorithm, round_no: int) -> _Bytes | None:
+def _bytes_of(algorithm: Algorithm, round_no: int) -> tuple[float, float] | None:
+    """Return mean bytes of a participant per round, up and down."""
     counted = [record for record in _records(algorithm, round_no) if record.up or record.down]
     if counted:
         up = fmean(fmean(record.up) if record.up else 0.0 for record in counted)
         down = fmean(fmean(record.down) if record.down else 0.0 for record in counted)
-        return _Bytes(up=up, down=down, whole=(up + down) * len(counted) / len(algorithm.runs))
-    found = next((run.computed for run in algorithm.runs if run.computed is not None), None)
-    if found is None:
-        return None
-    return _Bytes(up=found.up, down=found.down, whole=found.until(round_no + 1))
+        return up, down
+    return next(((run.computed.up, run.computed.down) for run in algorithm.runs if run.computed is not None), None)
 
 
 def computed_note(study: Study) -> str:
@@ -109,13 +99,15 @@ def bytes_chart(study: Study) -> CostChart | None:
         found = _bytes_of(algorithm, study.round_no)
         if found is None:
             continue
+        up, down = found
+        whole = fmean(traffic(run, study.round_no) or 0.0 for run in algorithm.runs)
         pieces = (
-            Piece(amount=found.up, class_="way-up", title=f"{algorithm.name}: up {size(found.up)}"),
-            Piece(amount=found.down, class_="way-down", title=f"{algorithm.name}: down {size(found.down)}"),
+            Piece(amount=up, class_="way-up", title=f"{algorithm.name}: up {size(up)}"),
+            Piece(amount=down, class_="way-down", title=f"{algorithm.name}: down {size(down)}"),
         )
         strong = algorithm is study.personal
-        rows.append(Bar(name=algorithm.name, pieces=pieces, value=size(found.up + found.down), strong=strong))
-        table.append((algorithm.name, size(found.up), size(found.down), size(found.whole)))
+        rows.append(Bar(name=algorithm.name, pieces=pieces, value=size(up + down), strong=strong))
+        table.append((algorithm.name, size(up), size(down), size(whole)))
     if not rows:
         return None
     note = computed_note(study)

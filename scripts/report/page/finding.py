@@ -9,7 +9,7 @@ from pathlib import Path
 from coordinator.record.journal import JOURNAL
 from fedap_core.errors import InvalidInput, unknown_name
 from participant.sealing.opened_scores import Seal
-from scripts.report.page.journal_folder import read_alone_run, read_journal_run
+from scripts.report.page.journal_folder import read_journal_runs
 from scripts.report.page.lab_folder import SETTINGS, read_lab_run
 from scripts.run.records import Run
 
@@ -56,11 +56,7 @@ def _is_run(folder: Path) -> bool:
 
 
 def _read(folder: Path, seal: Seal | None) -> list[Run]:
-    """Return the run and, if its members share them, their results alone as a second run."""
-    if (folder / SETTINGS).is_file():
-        return [read_lab_run(folder)]
-    alone = read_alone_run(folder, seal)
-    return [read_journal_run(folder, seal), *([] if alone is None else [alone])]
+    return [read_lab_run(folder)] if (folder / SETTINGS).is_file() else read_journal_runs(folder, seal)
 
 
 def _setting(run: Run, key: str) -> str | None:

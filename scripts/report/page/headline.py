@@ -95,32 +95,26 @@ def _what_changed(study: Study) -> Iterator[str]:
     if change is None:
         yield f"{reached} after {rounds}; everyone alone has other seeds and is not compared."
         return
-    if round(100 * change.last, 1) == 0:
+    last, tail = change
+    if round(100 * last, 1) == 0:
         yield f"{reached} after {rounds}: the same as with everyone training alone."
     else:
-        side = "more" if change.last > 0 else "fewer"
-        steady = study.round_no + 1 < SETTLED or abs(change.last - change.tail) < WORTH_SAYING
-        over = "" if steady else f" ({points(change.tail, sign=True)} over the last {TAIL_ROUNDS} rounds)"
-        yield f"{reached} after {rounds}: {points(change.last)} {side} than with everyone training alone{over}."
+        side = "more" if last > 0 else "fewer"
+        steady = study.round_no + 1 < SETTLED or abs(last - tail) < WORTH_SAYING
+        over = "" if steady else f" ({points(tail, sign=True)} over the last {TAIL_ROUNDS} rounds)"
+        yield f"{reached} after {rounds}: {points(last)} {side} than with everyone training alone{over}."
 
 
-@dataclass(frozen=True, kw_only=True)
-class Change:
-    """Difference between two means, in the compared round and over the last rounds."""
-
-    last: float
-    tail: float
-
-
-def _change(study: Study, one: Algorithm, other: Algorithm) -> Change | None:
-    """Return the mean over the seeds that both have, and in each over the clients measured in both."""
+def _change(study: Study, one: Algorithm, other: Algorithm) -> tuple[float, float] | None:
+    """Return the difference of the means in the compared round and over the last rounds, over the seeds that both
+    have and, in each, over the clients measured in both."""
     theirs = {run.seed: run for run in study.summaries[other.name]}
     both = [(run, theirs[run.seed]) for run in study.summaries[one.name] if run.seed in theirs]
     if not both:
         return None
-    return Change(
-        last=fmean(_gap(first.per_client, second.per_client) for first, second in both),
-        tail=fmean(_gap(first.client_tails, second.client_tails) for first, second in both),
+    return (
+        fmean(_gap(first.per_client, second.per_client) for first, second in both),
+        fmean(_gap(first.client_tails, second.client_tails) for first, second in both),
     )
 
 
@@ -155,7 +149,7 @@ def standings(study: Study, index: int) -> dict[str, Standing]:
     The tail is the mean over the last rounds that all of them evaluated; None in runs so short that they still learn in
     the last rounds.
     """
-    last = {a.name: score for a, run in study.shown if (score := run.at(study.round_no).scores[index]) is not None}
+    last = {algorithm.name: score for algorithm, score in study.scores(index)}
     lines = {a.name: dict(client_curve(run, index, study.round_no)) for a, run in study.shown if a.name in last}
     common = set.intersection(*map(set, lines.values())) if lines and study.round_no + 1 >= SETTLED else set()
     rounds = sorted(number for number in common if number > study.round_no + 1 - TAIL_ROUNDS)

@@ -8,7 +8,6 @@ because it is meant to be passed on.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -21,6 +20,7 @@ from coordinator.decisions import facts
 from coordinator.decisions.scoring import scores_by_split
 from coordinator.record.blobs import describe
 from coordinator.record.journal import JOURNAL, SqliteJournal, facts_of
+from coordinator.record.traffic import TrafficCounts
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import METADATA_KEY, ModelSpec
 from fedap_core.sealing.limitations import cannot_be_had
@@ -38,17 +38,21 @@ _SHOWN = ("rounds", "mode", "split", "start_from", "evaluate_every", "encoding")
 Tables = Mapping[str, Array]
 
 
-def read_journal_run(folder: Path, seal: Seal | None = None) -> Run:
-    """Read the run whose journal is in this folder, while it is running or afterwards. seal: decrypts scores that
-    members have sealed."""
-    return _run(folder, seal, *_read(folder, seal))
+def read_journal_runs(folder: Path, seal: Seal | None = None) -> list[Run]:
+    """Read the run whose journal is in this folder, while it is running or afterwards, and the members' results alone
+    as a second run, if they share them. seal: decrypts scores that members have sealed."""
+    config, spec, journal = _read(folder, seal)
+    federated = _run(folder, seal, config, spec, journal)
+    return [federated, *_alone(federated, journal)]
 
 
 def _run(folder: Path, seal: Seal | None, config: RunConfig, spec: ModelSpec | None, journal: JournalRounds) -> Run:
     clients = tuple(sorted(journal.members))
     tables = _shared_tables(folder, config, seal)
     counts = _class_counts(tables, clients)
-    rounds, notes = list(_rounds(journal, clients, tables, _traffic(folder / "traffic.jsonl"))), list[str]()
+    traffic = TrafficCounts(folder, key=lambda _closed, member, round_no, way: (round_no, way, member))
+    traffic.read(strict=True)
+    rounds, notes = list(_rounds(journal, clients, tables, traffic.counted)), list[str]()
     if config.mode == "continuous":
         rounds, notes = _with_last_scores(rounds, clients)
     notes += _sealed_notes(config)
@@ -68,24 +72,21 @@ def _run(folder: Path, seal: Seal | None, config: RunConfig, spec: ModelSpec | N
     )
 
 
-def read_alone_run(folder: Path, seal: Seal | None = None) -> Run | None:
-    """Return the members' shared scores of training alone as a separate run with one round, the federation's last.
-    None if nobody shares them."""
-    config, spec, journal = _read(folder, seal)
-    federated = _run(folder, seal, config, spec, journal)
+def _alone(federated: Run, journal: JournalRounds) -> Iterator[Run]:
+    """Yield the members' shared scores of training alone as a run with one round, the federation's last; nothing if
+    nobody shares them."""
     if not journal.alone or not federated.evaluated:
-        return None
+        return
     scores = (journal.alone.get(client) for client in federated.clients)
     alone = tuple(None if score is None else ClientScore.of(score) for score in scores)
     last = RoundRecord(number=federated.evaluated[-1].number, splits={"test": alone})
-    return replace(
+    yield replace(
         federated,
         algorithm="base",
         options={},
         rounds=(last,),
         mixing=None,
         settings=dict(federated.settings) | {"algorithm": "base"},
-        asked=config.rounds,
     )
 
 
@@ -193,7 +194,7 @@ def _rounds(
     journal: JournalRounds,
     clients: Sequence[str],
     tables: Mapping[tuple[int, str], Tables],
-    traffic: Mapping[tuple[int, str], Mapping[str, int]],
+    traffic: Mapping[tuple[int, str, str], int],
 ) -> Iterator[RoundRecord]:
     for number, one in sorted(journal.rounds.items()):
         known = {
@@ -203,14 +204,14 @@ def _rounds(
         }
         if number < 0 or (one.closed_s is None and not known):  # skip the initial model and open rounds
             continue
-        up, down = traffic.get((number, "in"), {}), traffic.get((number, "out"), {})
+        up, down = ([traffic.get((number, way, client), 0) for client in clients] for way in ("in", "out"))
         timed = one.opened_s is not None and one.closed_s is not None
         yield RoundRecord(
             number=number,
             splits={"test": tuple(known.get(client) for client in clients)} if known else {},
             seconds={"round": (one.closed_s or 0.0) - (one.opened_s or 0.0)} if timed else {},
-            up=tuple(up.get(client, 0) for client in clients) if up else (),
-            down=tuple(down.get(client, 0) for client in clients) if down else (),
+            up=tuple(up) if any(up) else (),
+            down=tuple(down) if any(down) else (),
         )
 
 
@@ -220,17 +221,6 @@ def _confusion(shared: Tables | None, score: Score) -> Counts | None:
     if matrix is None or int(matrix.sum()) != score.samples or int(matrix.trace()) != score.correct:
         return None
     return tuple(tuple(map(int, row)) for row in matrix)
-
-
-def _traffic(path: Path) -> Mapping[tuple[int, str], Mapping[str, int]]:
-    """Return (round, in or out) -> member -> bytes; an incomplete last line is left out."""
-    counted: dict[tuple[int, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    if path.is_file():
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(keepends=True), start=1):
-            with intact(path, line=number):
-                for member, round_no, way, size in json.loads(line)["bytes"] if line.endswith("\n") else ():
-                    counted[round_no, way][member] += size
-    return counted
 
 
 def _mixing(journal: JournalRounds, clients: Sequence[str]) -> MixingRecord | None:

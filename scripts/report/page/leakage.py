@@ -34,9 +34,6 @@ class LeakTable:
     rows: tuple[tuple[str, ...], ...]
     words: int = 1
 
-    def markdown(self) -> list[str]:
-        return [f"| {' | '.join(row)} |" for row in (self.head, ("---",) * len(self.head), *self.rows)]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Leakage:

@@ -11,7 +11,7 @@ from fedap_core.arrays import FloatArray
 from protocol.host.web.heat import SHADES, heat_map
 from protocol.host.web.svg import Svg
 from scripts.report.page.addresses import anchors
-from scripts.report.page.sources import clause, strongest
+from scripts.report.page.sources import strongest
 from scripts.report.page.study import Algorithm, Study
 from scripts.report.similarity import by_similarity, cluster_names
 from scripts.run.mixing_record import AnyMixing, MixingRecord
@@ -80,9 +80,7 @@ def _view(algorithm: Algorithm, run: Run, mixing: MixingRecord, *, source: str) 
     others = weights - np.diag(weights.diagonal())
     places = anchors(names)
     helped = [
-        (names[index], places[index], clause(helper))
-        for index in order
-        for helper in strongest(mixing, names, index, 1)
+        (names[index], places[index], helper.clause) for index in order for helper in strongest(mixing, names, index, 1)
     ]
     chart = heat_map(weights, names, order, described=f"W of {algorithm.name}", source=source)
     return _drawn(algorithm, mixing, weights, names, order, chart=chart, helped=helped, others=others, source=source)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from protocol.host.web.curves import CurveLine, CurveRows, curve_rows, curves_by_width, thinned
+from protocol.host.web.curves import CurveLine, curve_rows, curves_by_width, thinned
 from protocol.host.web.svg import Svg
 from scripts.report.page import costs
-from scripts.report.page.addresses import anchors, natural_order
+from scripts.report.page.addresses import anchors
 from scripts.report.page.dots import Dot, DotRow, class_dots, client_dots
-from scripts.report.page.headline import AlgorithmRow, algorithm_row, in_words
-from scripts.report.page.mixing_view import MixingView, mixing_views
+from scripts.report.page.headline import algorithm_row, in_words
+from scripts.report.page.mixing_view import mixing_views
 from scripts.report.page.participant_view import role
 from scripts.report.page.study import Algorithm, Study
-from scripts.report.page.wording import counted, percent
-from scripts.report.tables import QUALITIES_NOTE, QUALITY_NAMES
+from scripts.report.page.wording import counted
+from scripts.report.tables import QUALITY_NAMES
 from scripts.run.records import Run
 from scripts.run.results import SETTLED
 
@@ -32,99 +32,48 @@ class ClientRow:
     change: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunLine:
-    """One run in the list of runs."""
-
-    algorithm: str
-    seed: int
-    rounds: int
-    source: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Overview:
-    """Everything on the first page."""
-
-    title: str
-    facts: tuple[str, ...]
-    words: tuple[str, ...]
-    notes: tuple[str, ...]
-    heads: tuple[AlgorithmRow, ...]
-    best: float | None
-    qualities: Mapping[str, str]
-    qualities_note: str
-    curves: Svg
-    closeup: Svg | None
-    hover: dict[str, object]
-    curve_rows: CurveRows
-    shown: tuple[tuple[str, int], ...]
-    clients_chart: Svg
-    client_rows: tuple[ClientRow, ...]
-    mixings: tuple[MixingView, ...]
-    classes_chart: Svg | None
-    classes: tuple[str, ...]
-    class_rows: tuple[tuple[str, tuple[int, ...]], ...]
-    time: costs.CostChart | None
-    bytes: costs.CostChart | None
-    bytes_note: str
-    compared_over: str
-    settings: tuple[tuple[str, str], ...]
-    versions: tuple[tuple[str, str], ...]
-    runs: tuple[RunLine, ...]
-
-
-def overview(study: Study) -> Overview:
-    """Build the first page of a comparison."""
+def overview(study: Study) -> dict[str, object]:
+    """Return what the template of the first page shows beside the study itself, by name."""
     heads = tuple(algorithm_row(study, algorithm) for algorithm in study.algorithms)
     series = [mean_curve(study, algorithm) for algorithm in study.algorithms]
     order, client_rows = _by_change(_client_rows(study))
     first = study.shown[0][1]
-    listed = set(study.listed)
-    sorted_clients = [index for index in natural_order(first.clients) if index in listed]
-    names = [first.clients[index] for index in sorted_clients]
-    counts = None if first.class_counts is None else [first.class_counts[index] for index in sorted_clients]
-    return Overview(
-        title=_title(study),
-        facts=tuple(study_facts(study)),
-        words=tuple(in_words(study)),
-        notes=study.notes,
-        heads=heads,
-        best=max(head.figures.last for head in heads) if study.common_seeds == study.seeds and len(heads) > 1 else None,
-        qualities={
+    names = [study.clients[index] for index in study.ordered]
+    counts = None if first.class_counts is None else [first.class_counts[index] for index in study.ordered]
+    return {
+        "title": _title(study),
+        "facts": tuple(study_facts(study)),
+        "words": tuple(in_words(study)),
+        "heads": heads,
+        "best": max(head.figures.last for head in heads)
+        if study.common_seeds == study.seeds and len(heads) > 1
+        else None,
+        "qualities": {
             name: title
             for name, title in QUALITY_NAMES.items()
             if any(name in head.figures.qualities for head in heads)
         },
-        qualities_note=QUALITIES_NOTE,
-        curves=curves_by_width(series, described="Mean test accuracy per round, one line per algorithm"),
-        closeup=_closeup(series),
-        hover=_hover(series),
-        curve_rows=curve_rows(series, about=20),
-        shown=tuple((algorithm.name, algorithm.colour) for algorithm, _ in study.shown),
-        clients_chart=client_dots(
+        "curves": curves_by_width(series, described="Mean test accuracy per round, one line per algorithm"),
+        "closeup": _closeup(series),
+        "hover": _hover(series),
+        "curve_rows": curve_rows(series, about=20),
+        "clients_chart": client_dots(
             _dot_rows(study, [study.listed[at] for at in order]),
             described="Accuracy of every client under every algorithm",
         ),
-        client_rows=client_rows,
-        mixings=tuple(mixing_views(study)),
-        classes_chart=None
+        "client_rows": client_rows,
+        "mixings": tuple(mixing_views(study)),
+        "classes_chart": None
         if counts is None
         else class_dots(counts, names, first.classes, described="Samples per class and client"),
-        classes=first.classes,
-        class_rows=() if counts is None else tuple(zip(names, counts, strict=True)),
-        time=costs.time_chart(study),
-        bytes=costs.bytes_chart(study),
-        bytes_note=costs.computed_note(study),
-        compared_over="last ten rounds" if study.round_no + 1 >= SETTLED else "last round",
-        settings=tuple(_common_settings(study.runs)),
-        versions=tuple(sorted({(k, v) for run in study.runs for k, v in run.versions.items()})),
-        runs=tuple(
-            RunLine(algorithm=a.name, seed=run.seed, rounds=run.rounds[-1].number + 1, source=run.source)
-            for a in study.algorithms
-            for run in a.runs
-        ),
-    )
+        "class_rows": () if counts is None else tuple(zip(names, counts, strict=True)),
+        "time": costs.time_chart(study),
+        "bytes": costs.bytes_chart(study),
+        "bytes_note": costs.computed_note(study),
+        "compared_over": "last ten rounds" if study.round_no + 1 >= SETTLED else "last round",
+        "settings": tuple(_common_settings(study.runs)),
+        "versions": tuple(sorted({(k, v) for run in study.runs for k, v in run.versions.items()})),
+    }
 
 
 def _title(study: Study) -> str:
@@ -223,8 +172,7 @@ def _dot_rows(study: Study, order: Sequence[int]) -> list[DotRow]:
             anchor=places[index],
             dots=tuple(
                 Dot(name=a.name, colour=a.colour, value=score.accuracy, role=role(study, a))
-                for a, run in study.shown
-                if (score := run.at(study.round_no).scores[index]) is not None
+                for a, score in study.scores(index)
             ),
         )
         for index in order
@@ -236,8 +184,3 @@ def _common_settings(runs: Sequence[Run]) -> Iterator[tuple[str, str]]:
         values = list(dict.fromkeys(run.settings[key] for run in runs if key in run.settings))
         if key not in ("algorithm", "seed") and not key.startswith("options."):
             yield key, ", ".join(value for value in values if value != "") or "–"
-
-
-def share(value: float | None) -> str:
-    """Write a share for tables: per cent without the sign, two decimals; a dash if unknown."""
-    return "–" if value is None else percent(value, 2).rstrip("%").rstrip()

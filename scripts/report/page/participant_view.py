@@ -3,110 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from protocol.host.web.curves import CurveLine, CurveRows, Frame, curve_rows, curves_by_width, thinned
+from protocol.host.web.curves import CurveLine, Frame, curve_rows, curves_by_width, thinned
 from protocol.host.web.svg import Svg
-from scripts.report.page.addresses import anchors, natural_order
+from scripts.report.page.addresses import anchors
 from scripts.report.page.advice import Advice, advise, served_best
 from scripts.report.page.bars import Bar, Piece, bars
 from scripts.report.page.confusion import MOST_CLASSES, Confusion, confusion
 from scripts.report.page.dots import Dot, intervals
 from scripts.report.page.headline import client_curve, standings
-from scripts.report.page.sources import Helper, sentence, strongest
+from scripts.report.page.sources import Helper, strongest
 from scripts.report.page.study import Algorithm, Study
-from scripts.report.page.wording import counted, percent
+from scripts.report.page.wording import counted
 from scripts.run.records import ClientScore
 
 HELPERS = 4
 _FRAME = Frame(width=560, height=250, right=92)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScoreLine:
-    """One algorithm's score at this participant, as text."""
-
-    name: str
-    colour: int
-    accuracy: str
-    low: str
-    high: str
-    correct: int
-    samples: int
-    is_personal: bool
+View = dict[str, object]
+"""What the template of a participant's page shows, by name."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CurveView:
-    """A few curves, as a chart and as a table."""
-
-    chart: Svg
-    names: tuple[str, ...]
-    rows: CurveRows
-
-
-@dataclass(frozen=True, kw_only=True)
-class ParticipantView:
-    """Everything on one participant's page."""
-
-    name: str
-    anchor: str
-    previous: str
-    following: str
-    profile: str
-    advice: Advice
-    served_best: str
-    scores: tuple[ScoreLine, ...]
-    intervals: Svg | None
-    curves: CurveView | None
-    classes: Svg | None
-    class_counts: tuple[tuple[str, int], ...]
-    helpers: tuple[Helper, ...]
-    helped_by: tuple[str, ...]
-    own_weight: str
-    confusions: tuple[Confusion, ...]
-
-
-def participant_views(study: Study) -> list[ParticipantView]:
+def participant_views(study: Study) -> list[View]:
     """Return one page per listed client of the shown seed."""
-    listed = set(study.listed)
-    order = [index for index in natural_order(study.clients) if index in listed]
     unordered = anchors(study.clients)
-    places = [unordered[index] for index in order]
-    return [_view(study, index, places, at) for at, index in enumerate(order)]
+    places = [unordered[index] for index in study.ordered]
+    return [_view(study, index, places, at) for at, index in enumerate(study.ordered)]
 
 
-def _view(study: Study, index: int, places: Sequence[str], at: int) -> ParticipantView:
+def _view(study: Study, index: int, places: Sequence[str], at: int) -> View:
     name = study.clients[index]
-    scored = [
-        (algorithm, score)
-        for algorithm, run in study.shown
-        if (score := run.at(study.round_no).scores[index]) is not None
-    ]
-    personal = study.personal
+    scored = study.scores(index)
     dots = [_dot(study, algorithm, score) for algorithm, score in scored]
     helpers, own = _helpers(study, index)
     advice = _advice(study, index)
-    return ParticipantView(
-        name=name,
-        anchor=places[at],
-        previous=places[at - 1],
-        following=places[(at + 1) % len(places)],
-        profile=_profile(study, index, [score for _, score in scored]),
-        advice=advice,
-        served_best=served_best(tuple(standings(study, index).values())),
-        scores=tuple(_line(algorithm, score, algorithm is personal) for algorithm, score in scored),
-        intervals=intervals(dots, described=f"Accuracy of {name} under each algorithm with 95 % intervals")
+    return {
+        "name": name,
+        "anchor": places[at],
+        "previous": places[at - 1],
+        "following": places[(at + 1) % len(places)],
+        "profile": _profile(study, index, [score for _, score in scored]),
+        "advice": advice,
+        "served_best": served_best(tuple(standings(study, index).values())),
+        "scores": scored,
+        "intervals": intervals(dots, described=f"Accuracy of {name} under each algorithm with 95 % intervals")
         if dots
         else None,
-        curves=_curves(study, index, advice.model),
-        classes=_class_bars(study, index),
-        class_counts=_class_counts(study, index),
-        helpers=helpers,
-        helped_by=tuple(sentence(name, helper) for helper in helpers),
-        own_weight=own,
-        confusions=tuple(_confusions(study, index)),
-    )
+        "curves": _curves(study, index, advice.model),
+        "classes": _class_bars(study, index),
+        "class_counts": _class_counts(study, index),
+        "helpers": helpers,
+        "own_weight": own,
+        "confusions": tuple(_confusions(study, index)),
+    }
 
 
 def _profile(study: Study, index: int, scores: Sequence[ClientScore]) -> str:
@@ -146,21 +96,7 @@ def role(study: Study, algorithm: Algorithm) -> str:
     return "personal" if algorithm is study.personal else "alone" if algorithm is study.alone else "other"
 
 
-def _line(algorithm: Algorithm, score: ClientScore, is_personal: bool) -> ScoreLine:
-    low, high = score.interval
-    return ScoreLine(
-        name=algorithm.name,
-        colour=algorithm.colour,
-        accuracy=percent(score.accuracy),
-        low=percent(low),
-        high=percent(high),
-        correct=score.correct,
-        samples=score.samples,
-        is_personal=is_personal,
-    )
-
-
-def _curves(study: Study, index: int, best: str) -> CurveView | None:
+def _curves(study: Study, index: int, best: str) -> View | None:
     """Draw alone, one model for all, personalised, and the best here; more lines could not be distinguished."""
     wanted = [study.alone, study.plain("fedavg"), study.personal]
     series = [
@@ -176,7 +112,7 @@ def _curves(study: Study, index: int, best: str) -> CurveView | None:
     if not any(len(one.points) > 1 for one in series):
         return None
     chart = curves_by_width(series, described=f"Accuracy of {study.clients[index]} per round", wide=_FRAME)
-    return CurveView(chart=chart, names=tuple(one.name for one in series), rows=curve_rows(series, about=8))
+    return {"chart": chart, "names": tuple(one.name for one in series), "rows": curve_rows(series, about=8)}
 
 
 def _class_counts(study: Study, index: int) -> tuple[tuple[str, int], ...]:

@@ -43,6 +43,11 @@ class Helper:
     layers: tuple[LayerDistance, ...]
     because: str
 
+    @property
+    def clause(self) -> str:
+        """«takes 0.31 from B because ….»: what follows the receiver's name."""
+        return f"takes {self.weight:.2g} from {self.name}{' ' if self.because else ''}{self.because}."
+
 
 def strongest(mixing: AnyMixing, clients: tuple[str, ...], receiver: int, count: int) -> list[Helper]:
     """Return the sources from which this client takes most, without itself and those of weight zero."""
@@ -102,13 +107,3 @@ def _carrying(savings: list[float], enough: float) -> list[int]:
 def _figures(layers: tuple[LayerDistance, ...], which: list[int]) -> str:
     shown = [f"{layers[at].layer} {layers[at].distance:.2g}, usually {layers[at].usual:.2g}" for at in which]
     return f" ({'; '.join(shown)})"
-
-
-def clause(helper: Helper) -> str:
-    """«takes 0.31 from B because ….»: what follows the receiver's name."""
-    return f"takes {helper.weight:.2g} from {helper.name}{' ' if helper.because else ''}{helper.because}."
-
-
-def sentence(receiver: str, helper: Helper) -> str:
-    """«A takes 0.31 from B because ….»."""
-    return f"{receiver} {clause(helper)}"

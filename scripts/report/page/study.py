@@ -14,9 +14,10 @@ from itertools import count
 from fedap_core.errors import InvalidInput
 from fedap_core.strategies import STRATEGIES
 from scripts.report.algorithms import place
+from scripts.report.page.addresses import natural_order
 from scripts.report.page.wording import algorithm_name, counted, listed
 from scripts.run.clusters import MOST_DRAWN
-from scripts.run.records import Run
+from scripts.run.records import ClientScore, Run
 from scripts.run.results import Position, Summary, positions, summarise
 
 PERSONAL = ("fedap", "f-fedap", "d-fedap", "fedbn", "fedper")
@@ -94,6 +95,11 @@ class Study:
         found = ((algorithm, algorithm.run_of(self.seed)) for algorithm in self.algorithms)
         return tuple((algorithm, run) for algorithm, run in found if run is not None)
 
+    def scores(self, client: int) -> tuple[tuple[Algorithm, ClientScore], ...]:
+        """Return a client's score in the compared round under every shown algorithm that was measured there."""
+        found = ((algorithm, run.at(self.round_no).scores[client]) for algorithm, run in self.shown)
+        return tuple((algorithm, score) for algorithm, score in found if score is not None)
+
     @property
     def clients(self) -> tuple[str, ...]:
         return self.shown[0][1].clients
@@ -108,6 +114,11 @@ class Study:
         scores = run.at(self.round_no).scores
         accuracy = {index: score.accuracy for index, score in enumerate(scores) if score is not None}
         return tuple(sorted(sorted(accuracy, key=lambda index: accuracy[index])[:MOST_LISTED]))
+
+    @property
+    def ordered(self) -> list[int]:
+        """The listed clients in natural order: subject-2 before subject-10."""
+        return [index for index in natural_order(self.clients) if index in self.listed]
 
     def plain(self, kind: str) -> Algorithm | None:
         """Return the algorithm of this name, preferably without options."""

@@ -26,6 +26,11 @@ def points(difference: float, *, sign: bool = False) -> str:
     return f"{amount.replace('-', '−')} point{'' if amount.lstrip('+-') == '1.0' else 's'}"
 
 
+def share(value: float | None) -> str:
+    """Write a share for tables: per cent without the sign, two decimals; a dash if unknown."""
+    return "–" if value is None else f"{100 * value:.2f}"
+
+
 def ordinal(index: int) -> str:
     """Return the ordinal for a position counted from 0."""
     if index < len(_ORDINALS):

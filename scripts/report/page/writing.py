@@ -5,21 +5,20 @@ The file loads nothing: style, script and drawings are inline. It is written ato
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from pathlib import Path
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from fedap_core.errors import InvalidInput
-from protocol.host.web.colours import Style
 from scripts.report.algorithms import style
 from scripts.report.page import wording
 from scripts.report.page.leakage import Leakage
-from scripts.report.page.overview_view import overview, share
+from scripts.report.page.overview_view import overview
 from scripts.report.page.participant_view import participant_views
 from scripts.report.page.study import Study
-from scripts.report.tables import written_difference
+from scripts.report.tables import QUALITIES_NOTE, written_difference
+from scripts.run.run_folder import write_text
 
 
 def write(study: Study, out: Path, leakage: Leakage | None = None) -> Path:
@@ -29,11 +28,9 @@ def write(study: Study, out: Path, leakage: Leakage | None = None) -> Path:
 
 def write_page(text: str, out: Path) -> Path:
     """Replace a page atomically and return its path."""
-    half = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        half.write_text(text, encoding="utf-8")
-        half.replace(out)
+        write_text(out, text)
     except OSError as error:
         raise InvalidInput("out", str(out), "a file that can be written", str(error)) from error
     return out
@@ -48,15 +45,11 @@ def render(study: Study, leakage: Leakage | None = None) -> str:
             page=overview(study),
             participants=participant_views(study),
             study=study,
-            styles=_styles(study),
+            styles={algorithm.colour: style(algorithm.colour) for algorithm in study.algorithms},
             leakage=leakage,
+            qualities_note=QUALITIES_NOTE,
         )
     )
-
-
-def _styles(study: Study) -> dict[int, Style]:
-    """Return the styles of the shown algorithms, by the number in their CSS classes."""
-    return {algorithm.colour: style(algorithm.colour) for algorithm in study.algorithms}
 
 
 @cache
@@ -72,7 +65,7 @@ def environment() -> Environment:
     environment.filters |= {
         "difference": written_difference,
         "percent": wording.percent,
-        "share": share,
+        "share": wording.share,
         "points": wording.points,
         "size": wording.size,
     }

@@ -49,4 +49,4 @@ def test_traffic_is_the_mean_of_rounds_after_the_first(tmp_path: Path) -> None:
     ]
     path = tmp_path / "traffic.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert bytes_per_round(path) == (50.0, 2.0)
+    assert bytes_per_round(tmp_path) == (50.0, 2.0)

@@ -33,7 +33,7 @@ def test_table_shows_median_range_bars_and_verdict() -> None:
     """Quotients of the first: 1.0, 1.1, 1.2; of the last: 1, 0.909 and 0.833."""
     assert markdown_table([result()]).splitlines() == [
         "| part | measured side by side | median (range) | must | goal | verdict |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "|---|---|---|---|---|---|",
         "| round | ours / plain | 1.10 (1.00–1.20) | ≤ 1.10 | ≤ 0.90 | met, within the noise |",
         "| round | peak memory | 0.80 GB | ≤ 1.00 GB | – | met |",
         "| round | bytes moved | 3.00 (2.00–4.00) | ≥ 2.50 | ≥ 4.00 | met, within the noise |",

@@ -15,7 +15,8 @@ from coordinator.config import make_config
 from coordinator.decisions import facts
 from coordinator.observers.pulse_file import PulseFile
 from coordinator.record.journal import JOURNAL, Draft, SqliteJournal, fields_of
-from coordinator.watching.following import RunFollower, TrafficTotals
+from coordinator.record.traffic import TrafficCounts
+from coordinator.watching.following import RunFollower
 from coordinator.watching.sentences import sentence_of
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import METADATA_KEY
@@ -110,14 +111,14 @@ def test_whether_a_coordinator_runs_is_told_by_its_lock_without_touching_it(tmp_
 def test_bytes_are_added_up_and_a_torn_line_is_read_when_it_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
     line = json.dumps({"closed_round": 0, "bytes": [["a", 0, "in", 10], ["a", 0, "out", 3], ["b", 0, "in", 5]]}) + "\n"
-    totals = TrafficTotals(path)
+    totals = TrafficCounts(tmp_path, key=lambda _closed, member, _round_no, way: (member, way))
     totals.read()
     path.write_text(line + line[:20])
     totals.read()
-    assert (totals.received, totals.sent) == ({"a": 10, "b": 5}, {"a": 3})
+    assert totals.counted == {("a", "in"): 10, ("b", "in"): 5, ("a", "out"): 3}
     path.write_text(line + line)
     totals.read()
-    assert (totals.received, totals.sent) == ({"a": 20, "b": 10}, {"a": 6})
+    assert totals.counted == {("a", "in"): 20, ("b", "in"): 10, ("a", "out"): 6}
 
 
 @pytest.mark.parametrize("kind", facts.FACTS)

@@ -14,9 +14,9 @@ from rich.console import Console
 
 from fedap_core.errors import InvalidInput
 from fedap_core.strategies import STRATEGIES
-from scripts.experiments.reproduce.catalogue import TARGETS, find_target
+from scripts.experiments.reproduce.catalogue import MEASURED_MIN, TARGETS, find_target
 from scripts.experiments.reproduce.data_sets import DATA_SETS
-from scripts.experiments.reproduce.durations import MEASURED, Duration
+from scripts.experiments.reproduce.results import run_cells
 from scripts.experiments.reproduce.running import run_target
 from scripts.experiments.reproduce.target import DataSetPlan, Job, Scale, make_plan
 from scripts.experiments.sweep import SweepOptions
@@ -82,10 +82,8 @@ def test_wrong_options_are_refused_for_the_list_too(option: str, value: str, sai
 
 
 def test_measured_durations_are_said_in_minutes_with_their_data() -> None:
-    assert set(MEASURED) <= set(TARGETS)
-    assert Duration(data="organamnist", quick=2.5, full=90).words == "quick 2.5 min, full 90 min (organamnist)"
-    assert Duration(data="har", full=12).words == "full 12 min (har)"
-    assert Duration(data="har").words == ""
+    assert set(MEASURED_MIN) <= set(TARGETS)
+    assert "all algorithms, per client; full 27 min (organamnist, one seed)" in run_command(main, "reproduce").out
 
 
 def test_unknown_target_is_refused_with_the_nearest() -> None:
@@ -242,7 +240,9 @@ def test_every_data_set_has_its_panel_and_its_table_of_clients(
     for plan in plans:
         finish(tmp_path, runs_of(target, plan), lower_on_the_watch)
     console = Console(file=io.StringIO())
-    findings = TARGETS[target].work(Job(plans=plans, sweep=SweepOptions(root=tmp_path), console=console, title="t"))
+    cells = [cell for plan in plans for cell in TARGETS[target].cells(plan)]
+    results = run_cells(cells, SweepOptions(root=tmp_path), console)
+    findings = TARGETS[target].work(Job(plans=plans, root=tmp_path, title="t"), results)
     means, *panels = findings.figure.axes
     assert [len(bars) for bars in means.containers] == [2, 2]
     assert [axes.get_title(loc="left") for axes in panels] == [

@@ -42,10 +42,8 @@ def score(accuracy: float) -> ClientScore:
 
 
 def save_models(folder: RunFolder, round_no: int) -> None:
-    half = folder.path / "half"
-    half.mkdir()
-    (half / "c1.safetensors").write_text(f"of round {round_no}")
-    folder.keep_models(half, round_no)
+    with folder.saving_models(round_no) as half:
+        (half / "c1.safetensors").write_text(f"of round {round_no}")
 
 
 def test_mixing_reads_back_to_the_bit(tmp_path: Path) -> None:

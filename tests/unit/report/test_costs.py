@@ -16,7 +16,7 @@ from scripts.report.page.costs import bytes_chart, computed_note, time_chart
 from scripts.report.page.finding import find_runs
 from scripts.report.page.lab_folder import read_lab_run
 from scripts.report.page.study import Study, make_study
-from scripts.run.records import ComputedBytes
+from scripts.run.records import ParticipantBytes
 from scripts.run.settings import CohortSettings, RunSettings
 from tests.support.report_runs import CLASSES, COHORT, write_run
 
@@ -35,7 +35,7 @@ def study_of(root: Path) -> Study:
 def test_bytes_that_nobody_counted_are_computed_from_the_layout(tmp_path: Path) -> None:
     """har-cnn on 9 x 128 with two classes: 9·16·9+16 + 16·32·9+32 + 832·64+64 + 64·2+2 = 59,394 shared values, 192 of
     BN. FedAP: 8 bytes a round for each shared one; once 4 for each of 59,586 down, 16 for each of 48 channels up."""
-    assert read_lab_run(har_run(tmp_path)).computed == ComputedBytes(up=PER_ROUND / 2, down=PER_ROUND / 2, once=ONCE)
+    assert read_lab_run(har_run(tmp_path)).computed == ParticipantBytes(up=PER_ROUND / 2, down=PER_ROUND / 2, once=ONCE)
 
 
 def test_chart_and_note_say_that_bytes_are_computed(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_layout_comes_from_a_model_file_beside_the_run(tmp_path: Path) -> None:
     assert read_lab_run(folder).computed is None
     write_model(tmp_path / "initial" / f"{settings.initial_identity}.safetensors", spec, state)
     shared = (3 * 16 * 9 + 16) + (16 * 32 * 9 + 32) + (128 * 64 + 64) + (64 * 2 + 2)
-    assert read_lab_run(folder).computed == ComputedBytes(up=4 * shared, down=4 * shared, once=0)
+    assert read_lab_run(folder).computed == ParticipantBytes(up=4 * shared, down=4 * shared, once=0)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from protocol.tensors import TensorSet
 from scripts.report.page import write_report
 from scripts.report.page.finding import find_runs
 from scripts.report.page.headline import in_words
-from scripts.report.page.journal_folder import read_journal_run
+from scripts.report.page.journal_folder import read_journal_runs
 from scripts.report.page.study import make_study
 from scripts.run.mixing_record import MixingRecord
 
@@ -88,7 +88,7 @@ def test_report_tells_first_what_members_that_share_it_reached_alone(tmp_path: P
 
 def test_scores_belong_to_the_round_that_made_the_model(tmp_path: Path) -> None:
     """The model before round 0 is nobody's result; south did not measure what round 0 gave it."""
-    run = read_journal_run(write_journal(tmp_path / "run", two_rounds()))
+    run = read_journal_runs(write_journal(tmp_path / "run", two_rounds()))[0]
     assert run.clients == MEMBERS
     assert [[None if one is None else one.correct for one in record.scores] for record in run.rounds] == [
         [5, None],
@@ -100,7 +100,7 @@ def test_scores_belong_to_the_round_that_made_the_model(tmp_path: Path) -> None:
 
 def test_what_trained_alone_is_a_result_of_its_own_round(tmp_path: Path) -> None:
     told: list[tuple[float, facts.Fact]] = [(0.0, joined("north")), (1.0, update("north", 0, score(4, "trained")))]
-    run = read_journal_run(write_journal(tmp_path / "run", told, rounds=1))
+    run = read_journal_runs(write_journal(tmp_path / "run", told, rounds=1))[0]
     assert [(record.number, record.mean) for record in run.rounds] == [(0, 0.4)]
 
 
@@ -114,7 +114,7 @@ def test_members_that_end_in_different_rounds_count_with_their_last_score(tmp_pa
         (3.0, update("north", 3, score(8))),
     ]
     folder = write_journal(tmp_path / "run", told, rounds=3, mode="continuous")
-    run = read_journal_run(folder)
+    run = read_journal_runs(folder)[0]
     assert run.rounds[-1].mean == pytest.approx(0.45)
     assert run.notes == ("Rounds were not synchronised: every client counts with its last score, of rounds 1 to 3.",)
     text = write_report([folder], tmp_path / "report.html").read_text(encoding="utf-8")
@@ -123,7 +123,7 @@ def test_members_that_end_in_different_rounds_count_with_their_last_score(tmp_pa
 
 
 def test_mixing_matrix_is_put_into_the_order_of_the_clients(tmp_path: Path) -> None:
-    run = read_journal_run(write_journal(tmp_path / "run", two_rounds()))
+    run = read_journal_runs(write_journal(tmp_path / "run", two_rounds()))[0]
     assert isinstance(run.mixing, MixingRecord)
     assert run.mixing.weights.tolist() == [[0.7, 0.3], [0.4, 0.6]]
     assert run.mixing.distances is None
@@ -136,7 +136,7 @@ def test_counted_bytes_are_the_participants_up_and_down(tmp_path: Path) -> None:
         {"closed_round": 1, "bytes": [["south", 0, "in", 1], ["south", 1, "out", 3]]},
     ]
     (folder / "traffic.jsonl").write_text("\n".join(map(json.dumps, lines)) + '\n{"torn')
-    first, second = read_journal_run(folder).rounds
+    first, second = read_journal_runs(folder)[0].rounds
     assert (first.up, first.down, second.up, second.down) == ((7, 6), (9, 0), (), (0, 3))
 
 
@@ -144,7 +144,7 @@ def test_damaged_line_of_traffic_is_told_with_its_number(tmp_path: Path) -> None
     folder = write_journal(tmp_path / "run", two_rounds())
     (folder / "traffic.jsonl").write_text('{"bytes": []}\n{"bytes": 7}\n')
     with pytest.raises(InvalidInput, match=r"traffic.jsonl, line 2: got fields of another kind"):
-        read_journal_run(folder)
+        read_journal_runs(folder)
 
 
 def test_damaged_fact_is_told_with_its_journal(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_damaged_fact_is_told_with_its_journal(tmp_path: Path) -> None:
     journal.append([Draft(time_s=9.0, kind="Joined", body=b"[")])
     journal.close()
     with pytest.raises(InvalidInput, match=r"journal.sqlite.*leave this folder out"):
-        read_journal_run(folder)
+        read_journal_runs(folder)
 
 
 def test_tables_that_members_shared_are_shown(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_tables_that_members_shared_are_shown(tmp_path: Path) -> None:
         tables = {"class_counts": np.array([30, 10]), "confusion/test": confusion}
         store.keep_tables(member, 2, TensorSet.of(tables))
     (folder / "tables/0000002/torn").write_bytes(b"half")
-    run = read_journal_run(folder)
+    run = read_journal_runs(folder)[0]
     north, south = run.rounds[1].scores
     assert run.class_counts == ((40, 10), (41, 10))
     assert north is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scripts.report.page.sources import LayerDistance, sentence, strongest, why_close
+from scripts.report.page.sources import LayerDistance, strongest, why_close
 from scripts.run.mixing_record import MixingRecord
 from tests.support.report_runs import CLIENTS, DISTANCES, WEIGHTS
 
@@ -27,8 +27,8 @@ def test_sources_come_by_weight_and_nobody_helps_itself() -> None:
 def test_layer_that_makes_a_pair_close_is_named_with_its_figures() -> None:
     """ward-1 to its peers: bn1 1 and 3 (mean 2), bn2 2 and 2 (mean 2). To ward-2 it saves 1 in bn1 and 0 in bn2."""
     nearest = strongest(MIXING, CLIENTS, 0, 1)[0]
-    assert sentence("ward-1", nearest) == (
-        "ward-1 takes 0.4 from ward-2 because their first-layer statistics are close (bn1 1, usually 2)."
+    assert nearest.clause == (
+        "takes 0.4 from ward-2 because their first-layer statistics are close (bn1 1, usually 2)."
     )
 
 
@@ -57,7 +57,7 @@ def test_reason_names_the_layers_that_carry_two_thirds_of_the_saving(
 
 def test_without_distances_only_the_weight_is_told() -> None:
     mixing = MixingRecord(weights=np.array(WEIGHTS))
-    assert sentence("ward-1", strongest(mixing, CLIENTS, 0, 1)[0]) == "ward-1 takes 0.4 from ward-2."
+    assert strongest(mixing, CLIENTS, 0, 1)[0].clause == "takes 0.4 from ward-2."
 
 
 def test_who_gives_nothing_is_no_source() -> None:
