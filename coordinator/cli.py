@@ -106,7 +106,6 @@ def serve(given: Given, config: ConfigFile = None, runs: RunsFolder = None) -> N
     typer.echo(f"ready: run {settings.run} at {federation.endpoint}")
     if page is not None:
         typer.echo(page.words)
-    sys.stdout.flush()
     stopped = federation.coordinator.run()
     if page is not None:
         page.close()
@@ -134,11 +133,7 @@ def _supervise(folder: Path, *, alone: bool) -> None:
     if not alone:
         raise InvalidInput("runs", "other options as well", "--runs alone", "Settings are read from the files.")
 
-    def print_line(line: str) -> None:
-        typer.echo(line)
-        sys.stdout.flush()
-
-    supervisor = Supervisor(find_runs(folder), print_line)
+    supervisor = Supervisor(find_runs(folder), typer.echo)
     _on_stop(supervisor.request_stop, "every run ends after its current round")
     raise typer.Exit(supervisor.run())
 
@@ -214,7 +209,6 @@ def status(
         if watch and sys.stdout.isatty() and not as_json:
             typer.echo("\x1b[2J\x1b[H", nl=False)  # clears the terminal
         typer.echo(text)
-        sys.stdout.flush()
 
 
 @app.command()
@@ -233,7 +227,6 @@ def page(
     address = PageAddress(listen=listen, token=page_token, hosts=tuple(page_host or ()), certificate=page_cert)
     listening = address.bind()
     typer.echo(address.words(listening))
-    sys.stdout.flush()
     serve_page(lambda: run_page(folder), address, listening)
 
 

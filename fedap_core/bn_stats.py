@@ -6,9 +6,7 @@ callers pass activations as (channels, values).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,7 +24,7 @@ class LayerMoments:
     """Population moments of one layer's inputs z, a (C, s) matrix: N(mu, sigma) in the paper.
 
     count: s, the values per channel. mean, variance: (C,). covariance: (C, C), or None if channels are treated as
-    independent. The arrays are private read-only float64 copies. Law: `of(whole) == merge_all(of(part) for parts)`.
+    independent. The arrays are private read-only float64 copies. Law: `of(whole)` is the merge of `of(part)`.
     """
 
     name: str
@@ -88,14 +86,6 @@ class LayerMoments:
             if self.covariance is not None and other.covariance is not None:
                 covariance = a * self.covariance + b * other.covariance + (a * b) * np.outer(delta, delta)
         return LayerMoments(name=self.name, count=count, mean=mean, variance=variance, covariance=covariance)
-
-    @staticmethod
-    def merge_all(parts: Iterable[LayerMoments]) -> LayerMoments:
-        """Merge all parts from left to right: the same parts in the same order give the same bits."""
-        chain = tuple(parts)
-        if not chain:
-            raise InvalidInput("statistics", "no parts", "at least one set of moments to merge")
-        return reduce(LayerMoments.merge, chain)
 
     @property
     def _signature(self) -> tuple[str, int, bool]:

@@ -88,7 +88,6 @@ def page(
     address = PageAddress(listen=listen, token=page_token, hosts=tuple(page_host or ()), certificate=page_cert)
     listening = address.bind()
     typer.echo(address.words(listening))
-    sys.stdout.flush()
     serve_page(lambda: home_page(state), address, listening)
 
 

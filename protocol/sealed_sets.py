@@ -68,11 +68,6 @@ def box_set(box: bytes) -> TensorSet:
     return TensorSet.of({SEALED: np.frombuffer(box, dtype="<i8")})
 
 
-def box_of(tensors: TensorSet) -> bytes:
-    """Undo `box_set`."""
-    return words_of(tensors).tobytes()
-
-
 def ingredients_set(made: Ingredients) -> TensorSet:
     """Encode ingredients for `uploads` of an order."""
     arrays: dict[str, Array] = {_OWNER + made.member: np.asarray(made.round_no, dtype=np.int64)}

@@ -106,9 +106,3 @@ def moves() -> Iterator[tuple[Stage, str, Stage]]:
         for name, following in row.items():
             if following is not stage or name == "RoundOpened":
                 yield stage, name, following
-
-
-def unlisted_facts() -> frozenset[str]:
-    """Return facts missing from the table, and names in the table that are not facts; empty if the table is right."""
-    listed = {name for row in TABLE.values() for name in row} | ANYWHERE
-    return frozenset((listed - {ABORTED}) ^ facts.FACTS.keys())

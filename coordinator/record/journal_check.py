@@ -28,7 +28,7 @@ FactRow = tuple[str, str]
 class JournalState:
     """The result of a check. wrong: the fault as a predicate ("is missing"), or empty; sound: unchanged entries, from
     the first up to the first damaged one; last: highest entry number ever written, as far as known; facts: unchanged
-    metadata; is_older: nothing is damaged, but entries that were written are missing.
+    metadata.
     """
 
     path: Path
@@ -36,7 +36,6 @@ class JournalState:
     sound: tuple[Entry, ...] = ()
     last: int = 0
     facts: tuple[FactRow, ...] = ()
-    is_older: bool = False
     exists: bool = True
 
 
@@ -59,15 +58,14 @@ def read_journal(folder: Path) -> JournalState:
 
 def _judged(folder: Path, path: Path, wrong: str, sound: list[Entry], facts: list[FactRow]) -> JournalState:
     serial, chain = _head(folder)
-    older = False
     if not wrong and serial > len(sound):
-        wrong, older = f"ends with entry {len(sound)}, although entry {serial} was written", True
+        wrong = f"ends with entry {len(sound)}, although entry {serial} was written"
     elif not wrong and serial > 0 and _chain_at(sound, serial) != chain:
         wrong = f"is not the one that {HEAD} belongs to: entry {serial} differs"
     elif not wrong and not sound and not dict(facts).get(ACCEPTS_OLDER) and (trace := trace_of_run(folder)):
         wrong = f"is empty, although {trace} is there"
     last = max(serial, len(sound))
-    return JournalState(path=path, wrong=wrong, sound=tuple(sound), last=last, facts=tuple(facts), is_older=older)
+    return JournalState(path=path, wrong=wrong, sound=tuple(sound), last=last, facts=tuple(facts))
 
 
 def _read_into(db: sqlite3.Connection, sound: list[Entry], facts: list[FactRow]) -> str:

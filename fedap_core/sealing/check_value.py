@@ -36,11 +36,6 @@ def residues(words: Words) -> Words:
     return reduced
 
 
-def inner_product(secret: Words, integers: NDArray[np.int64]) -> int:
-    """<r, q> mod p. secret: (P,) residues. integers: (P,), magnitudes below p."""
-    return product_with(limbs(secret), integers)
-
-
 def limbs(secret: Words) -> Limbs:
     """Cut a secret vector (P,) of residues into limbs, for repeated use."""
     return _cut(secret, _LIMB_BITS[1])

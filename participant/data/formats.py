@@ -74,14 +74,3 @@ def formats_text() -> str:
         lines += [f"    {name:15} {meaning}" for name, meaning in one.options.items()]
         lines += [f"  fedap-participant init {one.example}"]
     return "\n".join(lines)
-
-
-def formats_tables() -> str:
-    """Return Markdown for a page: one table of options per format that has any."""
-    parts = []
-    for one in FORMATS:
-        if one.options:
-            rows = [f"| `{name.replace(', ', '`, `')}` | {meaning} |" for name, meaning in one.options.items()]
-            kind = "array" if one.options is npz.ARRAYS else "option"
-            parts.append("\n".join([f"### {one.name}", "", f"| {kind} | meaning |", "|---|---|", *rows]))
-    return "\n\n".join(parts)

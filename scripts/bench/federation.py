@@ -64,7 +64,7 @@ class BenchFederation:
         self._job, self._shape = job, shape or Shape()
         self._home = folder
         self.run_folder = folder / "coordinator"
-        self.members = [client.name for client in job.cohort.clients]
+        self.members = job.cohort.names
         self._journal: SqliteJournal | None = None
 
     def __enter__(self) -> BenchFederation:

@@ -59,7 +59,6 @@ class LightPeer:
         self._hello = hello
         self.order: Train | None = None
         """The latest complete order that has not been answered yet."""
-        self.order_at = 0.0
         """When it was complete, by the monotonic clock."""
 
     def send(self, message: Message) -> None:
@@ -78,7 +77,7 @@ class LightPeer:
         while self._line.is_up and (frames := self._line.receive()) is not None:
             for message in self._post.receive(frames):
                 if isinstance(message, Train):
-                    self.order, self.order_at = message, time.monotonic()
+                    self.order = message
             if self._post.refused:
                 raise RuntimeError(f"a message to {self._hello.name} is not understood: {self._post.refused}")
             self._flush()

@@ -6,17 +6,14 @@ A part is a module beside this one with `measure(scope) -> PartResult`; it is im
 from __future__ import annotations
 
 import importlib
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
 
-from fedap_core.errors import InvalidInput, require_known
+from fedap_core.errors import require_known
 from scripts.bench.job import BenchScope
 from scripts.bench.sheet import PartResult, from_json, to_json
-from scripts.run.forked import FORK, signals_held, unwind_on_sigterm
-from scripts.run.messages import error_from_json, error_to_json
+from scripts.run.forked import ChildTask
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,34 +52,7 @@ def chosen(names: Sequence[str]) -> list[str]:
 
 def run_part(name: str, scope: BenchScope) -> PartResult:
     """Measure one part in a child process."""
-    ours, theirs = FORK.Pipe(duplex=False)
-    child = FORK.Process(target=_measure, args=(name, scope, theirs))
     began = time.perf_counter()
-    try:
-        with signals_held():  # a deferred signal is raised at the end of this block
-            child.start()
-        theirs.close()
-        answer = json.loads(ours.recv_bytes())
-        child.join()
-    except EOFError as error:
-        child.join()
-        raise RuntimeError(f"part {name} ended with code {child.exitcode}") from error
-    finally:
-        if child.is_alive():  # interrupted: the child must not continue alone
-            child.terminate()
-        if child.pid is not None:
-            child.join()
-    if "error" in answer:
-        raise error_from_json(answer["error"], where=f"part {name}: ")
+    module = f"scripts.bench.{name}"
+    answer = ChildTask(lambda: to_json(importlib.import_module(module).measure(scope)), name=f"part {name}").wait()
     return replace(from_json(name, answer), seconds=round(time.perf_counter() - began, 1))
-
-
-def _measure(name: str, scope: BenchScope, parent: Connection) -> None:
-    unwind_on_sigterm()
-    module = importlib.import_module(f"scripts.bench.{name}")
-    try:
-        result: PartResult = module.measure(scope)
-        answer = to_json(result)
-    except (InvalidInput, OSError) as error:
-        answer = {"error": error_to_json(error)}
-    parent.send_bytes(json.dumps(answer).encode())

@@ -23,7 +23,6 @@ from coordinator.runs import Federation, open_run
 from scripts.bench.light_peers import PATIENCE_S
 from scripts.run.forked import FORK, signals_held, unwind_on_sigterm
 
-Moment = tuple[str, float]
 """(name of the event's class, monotonic time at which the machine received it)."""
 
 

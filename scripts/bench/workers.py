@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkProcess
 from types import TracebackType
 
-from scripts.run.forked import FORK, signals_held, unwind_on_sigterm
+from scripts.run.forked import ForkedWorkers
 
 
 class Gate:
@@ -26,7 +26,7 @@ class Gate:
     def wait(self) -> int:
         """Wait for the next order; ends the process when the parent is gone."""
         try:
-            self._parent.send_bytes(b"done")
+            self._parent.send_bytes(b"null")
             return int(json.loads(self._parent.recv_bytes()))
         except (EOFError, ConnectionError):
             raise SystemExit(0) from None
@@ -54,33 +54,24 @@ def loop_of(make_round: Callable[[], Callable[[], None]]) -> Body:
     return body
 
 
-class WorkerProcesses:
+class WorkerProcesses(ForkedWorkers):
     """Children that work in parallel. They end with the `with` block."""
 
     def __init__(self, bodies: Sequence[Body]) -> None:
-        self._members: list[tuple[ForkProcess, Connection]] = []
-        for body in bodies:
-            ours, theirs = FORK.Pipe()
-            process = FORK.Process(target=_live, args=(body, theirs, [ours, *(one for _, one in self._members)]))
-            with signals_held():
-                process.start()
-                self._members.append((process, ours))
-            theirs.close()
-        for process, connection in self._members:
-            _receive(process, connection)
+        super().__init__([partial(_run, body) for body in bodies], daemon=False)
+        self._wait()
 
     def seconds_per_round(self, rounds: int) -> float:
         """Let all children do so many rounds; return the time until the last is done, divided by the rounds."""
         began = time.perf_counter()
-        for _, connection in self._members:
-            connection.send_bytes(json.dumps(rounds).encode())
-        for process, connection in self._members:
-            _receive(process, connection)
+        for number in range(len(self)):
+            self.send(number, rounds)
+        self._wait()
         return (time.perf_counter() - began) / rounds
 
-    @property
-    def pids(self) -> list[int]:
-        return [process.pid for process, _ in self._members if process.pid is not None]
+    def _wait(self) -> None:
+        for number in range(len(self)):
+            self.receive(number)
 
     def __enter__(self) -> WorkerProcesses:
         return self
@@ -88,22 +79,8 @@ class WorkerProcesses:
     def __exit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        for _, connection in self._members:
-            connection.close()
-        for process, _ in self._members:
-            process.join()
+        self.close()
 
 
-def _receive(process: ForkProcess, connection: Connection) -> None:
-    try:
-        connection.recv_bytes()
-    except (EOFError, ConnectionError) as error:
-        process.join()
-        raise RuntimeError(f"a process of the benchmark ended with code {process.exitcode}") from error
-
-
-def _live(body: Body, parent: Connection, inherited: Sequence[Connection]) -> None:
-    unwind_on_sigterm()
-    for connection in inherited:  # kept open here, they would hide the parent's death
-        connection.close()
+def _run(body: Body, parent: Connection) -> None:
     body(Gate(parent))

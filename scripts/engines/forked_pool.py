@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkProcess
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from fedap_core.arrays import Float32Array
 from fedap_core.bn_stats import BnStats
@@ -20,7 +20,7 @@ from fedap_core.metrics import Evaluation
 from fedap_core.strategies import Measure
 from participant.training.local import LocalReport
 from scripts.engines.pool import Chosen, ClientPool
-from scripts.run.forked import FORK, signals_held, unwind_on_sigterm
+from scripts.run.forked import ForkedWorkers
 from scripts.run.messages import (
     error_from_json,
     error_to_json,
@@ -32,8 +32,6 @@ from scripts.run.messages import (
     stats_to_json,
 )
 
-T = TypeVar("T")
-
 
 class ForkedPool:
     """Worker i modulo `workers` holds client i; answers are returned in the cohort's order."""
@@ -41,24 +39,9 @@ class ForkedPool:
     def __init__(self, rows: Sequence[Float32Array], make_pool: Callable[[range], ClientPool], *, workers: int) -> None:
         """rows: in memory shared with children. make_pool: called in each child, with the places of its clients."""
         self._rows = rows
-        count = self._count = len(rows)
-        self._workers: list[tuple[ForkProcess, Connection]] = []
-        for number in range(min(workers, count)):
-            mine = range(number, count, workers)
-            ours, theirs = FORK.Pipe()
-            earlier = [connection for _, connection in self._workers] + [ours]
-
-            def work(mine: range = mine, theirs: Connection = theirs, earlier: list[Connection] = earlier) -> None:
-                unwind_on_sigterm()
-                for connection in earlier:  # inherited by the fork; kept open, they would hide the parent's death
-                    connection.close()
-                _serve(make_pool(mine), theirs)
-
-            process = FORK.Process(target=work, daemon=True)
-            with signals_held():
-                process.start()
-                self._workers.append((process, ours))
-            theirs.close()
+        self._count = len(rows)
+        shares = [range(number, self._count, workers) for number in range(min(workers, self._count))]
+        self._workers = ForkedWorkers([partial(_serve, make_pool, mine) for mine in shares], daemon=True)
         self._ask("ready")
 
     @property
@@ -86,13 +69,7 @@ class ForkedPool:
         self._ask("load", str(folder))
 
     def close(self) -> None:
-        for _, connection in self._workers:
-            connection.close()
-        for process, _ in self._workers:
-            process.terminate()  # during a round it would notice the closed pipe only at the end
-        for process, _ in self._workers:
-            process.join()
-        self._workers = []
+        self._workers.close()
 
     def _shares(self, chosen: Chosen) -> list[list[int] | None]:
         """Return for each worker which of its own clients are chosen; None: all of them."""
@@ -105,30 +82,22 @@ class ForkedPool:
         """Return answers in the cohort's order. If an argument is a list, each worker is sent its own entry. among: the
         clients that answer."""
         for number in range(len(self._workers)):
-            mine = [one[number] if isinstance(one, list) else one for one in arguments]
-            sent = json.dumps([order, *mine]).encode()
-            self._exchange(number, order, lambda connection, sent=sent: connection.send_bytes(sent))  # type: ignore[misc]
+            mine = (one[number] if isinstance(one, list) else one for one in arguments)
+            self._workers.send(number, [order, *mine], during=repr(order))
         answers: dict[int, Any] = {}
         workers = len(self._workers)
         for number in range(workers):
-            answer = json.loads(self._exchange(number, order, lambda connection: connection.recv_bytes()))
+            answer = self._workers.receive(number, during=repr(order))
             if "error" in answer:
                 raise error_from_json(answer["error"])
             places = [place for place in (range(self._count) if among is None else among) if place % workers == number]
             answers |= dict(zip(places, answer["answers"] or [None] * len(places), strict=True))
         return [answers[place] for place in sorted(answers)]
 
-    def _exchange(self, number: int, order: str, step: Callable[[Connection], T]) -> T:
-        process, connection = self._workers[number]
-        try:
-            return step(connection)
-        except (EOFError, ConnectionError) as error:
-            process.join()
-            raise RuntimeError(f"worker {number} died during {order!r} (exit code {process.exitcode})") from error
 
-
-def _serve(pool: ClientPool, parent: Connection) -> None:
+def _serve(make_pool: Callable[[range], ClientPool], mine: range, parent: Connection) -> None:
     """Answer orders until the parent closes the pipe."""
+    pool = make_pool(mine)
     orders: dict[str, Callable[..., list[Any] | None]] = {
         "ready": lambda: None,
         "measure": lambda path, what: [stats_to_json(s) for s in pool.measure(Path(path), Measure(what))],

@@ -180,7 +180,7 @@ class InlineFederation:
         self._followed = DirectionHistory.of(len(cohort.clients)) if self._strategy.looks_at_directions else None
         self._transport = Transport(settings.encoding, pool.rows)
         self._sampling = Sampling(settings, len(cohort.clients))
-        self._private = PrivateRows(settings, [client.name for client in cohort.clients], tensors)
+        self._private = PrivateRows(settings, cohort.names, tensors)
 
     def run(self, first: int, anchor: Path | None) -> None:
         """Run rounds first .. rounds - 1; round `first` resumes from the saved models of the one before."""
@@ -322,7 +322,7 @@ class InlineFederation:
             skipped = self._warm_up_rounds()
             measure = self._strategy.round_plan(round_no - skipped, self._settings.rounds - skipped).measure
             known = weights if measure is Measure.NONE else np.ones_like(weights)  # W is known a round later
-            mix_as_sealed(known, [client.name for client in self._cohort.clients], self._strategy, phase, rows)
+            mix_as_sealed(known, self._cohort.names, self._strategy, phase, rows)
             return
         if self._sampling.is_partial:
             using, weights = self._sampling.weights(weights, served, phase, round_no)
@@ -350,7 +350,7 @@ class InlineFederation:
         return None if self._mixing is None else self._mixing.weights
 
     def _settle(self, evidence: Evidence, from_round: int) -> None:
-        names = [client.name for client in self._cohort.clients]
+        names = self._cohort.names
         if len(names) > WHOLE_UP_TO and (nearest := self._strategy.nearest(evidence)) is not None:
             self._nearest = nearest
             self._folder.write_nearest(nearest, names, from_round, neighbours=self._strategy.most_givers)

@@ -176,7 +176,7 @@ class RayPool:
         gpus: float,
     ) -> None:
         self._ray = ray
-        self._names = [client.name for client in cohort.clients]
+        self._names = cohort.names
         self.actors = self._started(gpus)
         model, plan, count = ray.put(start.read_bytes()), settings.local_plan(), len(self.actors)
         asked = [(cohort.part(cohort.clients[n::count]), model, plan, settings.device) for n in range(count)]

@@ -80,10 +80,13 @@ class Cohort:
             found.append(Client(name=client.name, splits=splits))
         return Cohort(data=data, clients=tuple(found))
 
+    @property
+    def names(self) -> list[str]:
+        return [client.name for client in self.clients]
+
     def described(self) -> dict[str, object]:
         """What a run folder says of its clients."""
-        names = [client.name for client in self.clients]
-        return {"clients": names, "classes": self.data.classes, "class_counts": self.class_counts()}
+        return {"clients": self.names, "classes": self.data.classes, "class_counts": self.class_counts()}
 
     def class_counts(self) -> list[list[int]]:
         """(clients, classes): how many samples of each class a client has, over all splits."""

@@ -11,9 +11,11 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkProcess
+from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
@@ -44,27 +46,29 @@ os.register_at_fork(before=_stop_openmp_threads)
 
 
 class ChildTask:
-    """Work running in a child process; its return value is discarded. Call `wait` or `abandon`."""
+    """Work running in a child process, which returns a JSON value. Call `wait` or `abandon`. name: for errors."""
 
-    def __init__(self, work: Callable[[], object]) -> None:
+    def __init__(self, work: Callable[[], object], *, name: str = "") -> None:
+        self._name = name
         self._outcome, theirs = FORK.Pipe(duplex=False)
-        self._child = FORK.Process(target=_report_failure, args=(work, theirs, os.getpid()))
+        self._child = FORK.Process(target=_report, args=(work, theirs, os.getpid()))
         with signals_held():
             self._child.start()
         theirs.close()
 
-    def wait(self) -> None:
-        """Wait until the work is done; an error in the child is raised here."""
+    def wait(self) -> Any:  # noqa: ANN401 - whatever the work returns
+        """Wait until the work is done and return its value; an error in the child is raised here."""
         try:
-            complaint = json.loads(self._outcome.recv_bytes())
+            answer = json.loads(self._outcome.recv_bytes())
         except EOFError as error:
-            raise RuntimeError(f"a worker process ended with code {self._end()}") from error
+            raise RuntimeError(f"{self._name or 'a worker process'} ended with code {self._end()}") from error
         except BaseException:
             self.abandon()
             raise
         self._end()
-        if complaint is not None:
-            raise error_from_json(complaint)
+        if "error" in answer:
+            raise error_from_json(answer["error"], where=f"{self._name}: " if self._name else "")
+        return answer["value"]
 
     def abandon(self) -> None:
         """Terminate the child."""
@@ -79,19 +83,81 @@ class ChildTask:
         return code
 
 
-def run_in_child(work: Callable[[], None]) -> None:
-    """Do tensor work in a forked child, so that this process may still fork afterwards."""
-    ChildTask(work).wait()
+def run_in_child(work: Callable[[], object]) -> Any:  # noqa: ANN401 - whatever the work returns
+    """Do tensor work in a forked child, so that this process may still fork afterwards. Returns its JSON value."""
+    return ChildTask(work).wait()
 
 
-def _report_failure(work: Callable[[], object], parent: Connection, parent_id: int) -> None:
+def _report(work: Callable[[], object], parent: Connection, parent_id: int) -> None:
     unwind_on_sigterm()
     end_with_parent(parent_id)
     try:
-        work()
-        parent.send_bytes(b"null")
+        answer = {"value": work()}
     except (InvalidInput, OSError) as error:
-        parent.send_bytes(json.dumps(error_to_json(error)).encode())
+        answer = {"error": error_to_json(error)}
+    parent.send_bytes(json.dumps(answer).encode())
+
+
+class ForkedWorkers:
+    """Children at the other ends of pipes, each running one of the bodies; they end when their pipe closes.
+
+    daemon: they have no children of their own, and are stopped in the middle of their work.
+    """
+
+    def __init__(self, bodies: Sequence[Callable[[Connection], None]], *, daemon: bool) -> None:
+        self._members: list[tuple[ForkProcess, Connection]] = []
+        for body in bodies:
+            ours, theirs = FORK.Pipe()
+            inherited = [ours, *(connection for _, connection in self._members)]
+            process = FORK.Process(target=_live, args=(body, theirs, inherited), daemon=daemon)
+            with signals_held():
+                process.start()
+                self._members.append((process, ours))
+            theirs.close()
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process, _ in self._members if process.pid is not None]
+
+    def send(self, number: int, message: object, *, during: str = "its work") -> None:
+        """Send a JSON value to one child. during: what it would do, if it has died."""
+        with self._living(number, during) as connection:
+            connection.send_bytes(json.dumps(message).encode())
+
+    def receive(self, number: int, *, during: str = "its work") -> Any:  # noqa: ANN401 - whatever the child sends
+        """Return the next JSON value from one child."""
+        with self._living(number, during) as connection:
+            return json.loads(connection.recv_bytes())
+
+    @contextmanager
+    def _living(self, number: int, during: str) -> Iterator[Connection]:
+        process, connection = self._members[number]
+        try:
+            yield connection
+        except (EOFError, ConnectionError) as error:
+            process.join()
+            raise RuntimeError(f"worker {number} died during {during} (exit code {process.exitcode})") from error
+
+    def close(self) -> None:
+        """End all children."""
+        for _, connection in self._members:
+            connection.close()
+        for process, _ in self._members:
+            if process.daemon:
+                process.terminate()  # while it works, it would notice the closed pipe only later
+        for process, _ in self._members:
+            process.join()
+        self._members = []
+
+
+def _live(body: Callable[[Connection], None], parent: Connection, inherited: Sequence[Connection]) -> None:
+    unwind_on_sigterm()
+    for connection in inherited:  # kept open here, they would hide the parent's death
+        connection.close()
+    body(parent)
 
 
 _SET_PARENT_DEATH_SIGNAL = 1

@@ -18,9 +18,6 @@ if TYPE_CHECKING:  # it imports torch, and errors are passed on before torch is 
 
 Json = dict[str, Any]
 
-_OF_PROBABILITIES = ("auroc", "sensitivity", "calibration_error")
-"""Qualities that cannot be computed from an evaluation's confusion matrix."""
-
 
 def stats_to_json(stats: BnStats) -> Json:
     """Convert moments into lists of numbers."""
@@ -72,24 +69,12 @@ def report_from_json(text: Json) -> LocalReport:
 
 def evaluation_to_json(evaluation: Evaluation) -> Json:
     """Convert counts, loss, the confusion matrix and the qualities computed from probabilities."""
-    return {
-        "samples": evaluation.samples,
-        "correct": evaluation.correct,
-        "loss": evaluation.loss,
-        "confusion": evaluation.confusion.tolist(),
-        **{name: getattr(evaluation, name) for name in _OF_PROBABILITIES},
-    }
+    return {**vars(evaluation), "confusion": evaluation.confusion.tolist()}
 
 
 def evaluation_from_json(text: Json) -> Evaluation:
     """The inverse of `evaluation_to_json`."""
-    return Evaluation(
-        samples=text["samples"],
-        correct=text["correct"],
-        loss=text["loss"],
-        confusion=np.array(text["confusion"], dtype=np.int64),
-        **{name: text[name] for name in _OF_PROBABILITIES},
-    )
+    return Evaluation(**{**text, "confusion": np.array(text["confusion"], dtype=np.int64)})
 
 
 def error_to_json(error: Exception) -> Json:

@@ -168,17 +168,21 @@ def _scores_of(split: Json) -> Iterator[ClientScore | None]:
         yield ClientScore(correct=round(accuracy * samples), samples=samples, **named)
 
 
-def read_rounds(path: Path) -> list[RoundRecord]:
-    """Return all records of a `rounds.jsonl`, none if there is no file; an incomplete last line is ignored."""
+def complete_lines(path: Path) -> list[str]:
+    """Return the lines of a `rounds.jsonl`, none if there is no file; an incomplete last line is no result."""
     if not path.exists():
         return []
     with intact(path):
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    return [line for line in lines if line.endswith("\n")]
+
+
+def read_rounds(path: Path) -> list[RoundRecord]:
+    """Return all records of a `rounds.jsonl`."""
     found = []
-    for number, line in enumerate(lines, start=1):
-        if line.endswith("\n"):
-            with intact(path, line=number):
-                found.append(RoundRecord.of_line(line))
+    for number, line in enumerate(complete_lines(path), start=1):
+        with intact(path, line=number):
+            found.append(RoundRecord.of_line(line))
     return found
 
 

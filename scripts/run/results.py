@@ -7,6 +7,7 @@ the headline is the last round and the mean of the last ten, never the best roun
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
@@ -109,12 +110,9 @@ def _accuracies(record: RoundRecord) -> list[float]:
 
 def _known_means(rows: list[list[float]]) -> tuple[float, ...]:
     """Return the mean of every column over the rounds in which that client was measured."""
-    table = np.asarray(rows)
-    known = ~np.isnan(table)
-    if known.all():
-        return tuple(table.mean(axis=0).tolist())
-    sums, counts = np.where(known, table, 0.0).sum(axis=0), known.sum(axis=0)
-    return tuple(np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0).tolist())
+    with warnings.catch_warnings():  # a client that was never measured has no mean
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return tuple(np.nanmean(np.asarray(rows), axis=0).tolist())
 
 
 def _qualities(record: RoundRecord) -> dict[str, float]:

@@ -22,7 +22,7 @@ from fedap_core.strategies import Mixing
 from scripts.run.clusters import MOST_DRAWN, clusters_of
 from scripts.run.damage import intact
 from scripts.run.mixing_record import AnyMixing, MixingRecord, read_mixing_record
-from scripts.run.records import Json, RoundRecord, read_rounds
+from scripts.run.records import Json, RoundRecord, complete_lines, read_rounds
 from scripts.run.results import Summary, summarise
 from scripts.run.settings import RunSettings
 
@@ -65,7 +65,7 @@ class RunFolder:
         """Make the folder, drop records after the last saved models, and return the first round still to run."""
         self._describe(versions, cohort, keep_models=keep_models)
         saved = self.saved_round()
-        kept = [line for line in self._lines() if json.loads(line)["round"] <= saved]
+        kept = [line for line in complete_lines(self._rounds_path) if json.loads(line)["round"] <= saved]
         write_text(self._rounds_path, "".join(kept))
         return saved + 1
 
@@ -120,13 +120,7 @@ class RunFolder:
 
     def rounds(self) -> list[Json]:
         """Return all rounds so far as plain JSON."""
-        return [json.loads(line) for line in self._lines()]
-
-    def _lines(self) -> list[str]:
-        if not self._rounds_path.exists():
-            return []
-        lines = self._rounds_path.read_text(encoding="utf-8").splitlines(keepends=True)
-        return [line for line in lines if line.endswith("\n")]  # an incomplete last line is no result
+        return [json.loads(line) for line in complete_lines(self._rounds_path)]
 
     def write_mixing(self, mixing: Mixing, members: list[str], from_round: int) -> None:
         """Write W and what explains it."""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as some
+from numpy.typing import NDArray
 
 from fedap_core.errors import InvalidInput
 from fedap_core.sealing import check_value, fixed_point, rows, word_mixing
@@ -13,6 +14,10 @@ from fedap_core.sealing.fixed_point import WHOLE, Words
 
 NAMES = tuple("abcdefgh")
 shares = some.lists(some.floats(0.0, 1.0), min_size=2, max_size=8).filter(lambda found: sum(found) > 1e-6)
+
+
+def inner_product(secret: Words, integers: NDArray[np.int64]) -> int:
+    return check_value.product_with(check_value.limbs(secret), integers)
 
 
 def mixed(weights: list[list[int]], words: Words, threads: int = 1) -> Words:
@@ -72,7 +77,7 @@ def test_the_inner_product_is_that_of_whole_numbers(seed: int, size: int) -> Non
     integers = chance.integers(-(2**60), 2**60, size)
     integers[0], secret[-1] = -(2**60) + 1, check_value.PRIME - 1
     exact = sum(int(a) * int(b) for a, b in zip(secret, integers, strict=True)) % check_value.PRIME
-    assert check_value.inner_product(secret, integers) == exact
+    assert inner_product(secret, integers) == exact
 
 
 class Mixed:
@@ -86,7 +91,7 @@ class Mixed:
         self.masks = [int(one) for one in self.chance.integers(0, check_value.PRIME, 3)]
         self.weights = list(rows.rounded({"a": 0.5, "b": 0.3, "c": 0.2}).values())
         self.tags = [
-            (check_value.inner_product(self.secret, fixed_point.signed(q)) + s) % check_value.PRIME
+            (inner_product(self.secret, fixed_point.signed(q)) + s) % check_value.PRIME
             for q, s in zip(self.words, self.masks, strict=True)
         ]
         halves = np.asarray([check_value.halves(tag) for tag in self.tags], dtype=np.uint64)
@@ -97,7 +102,7 @@ class Mixed:
         if not fixed_point.is_possible(sums):
             return False
         tag = check_value.whole(int(result[-2]), int(result[-1]))
-        expected = check_value.inner_product(self.secret, sums)
+        expected = inner_product(self.secret, sums)
         expected += check_value.weighted(weights or self.weights, self.masks)
         return tag == expected % check_value.PRIME
 

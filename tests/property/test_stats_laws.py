@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,7 +36,7 @@ def test_any_split_of_the_values_merges_to_the_whole(
     values = channels_by_values(seed, channels, count, scale=scale, offset=offset)
     parts = np.split(values, sorted({cut for cut in cuts if 0 < cut < count}), axis=1)
     whole = LayerMoments.of("bn", values, with_covariance=True)
-    merged = LayerMoments.merge_all(LayerMoments.of("bn", part, with_covariance=True) for part in parts)
+    merged = reduce(LayerMoments.merge, (LayerMoments.of("bn", part, with_covariance=True) for part in parts))
     size = float(np.abs(values).max())
     assert merged.count == whole.count == count
     np.testing.assert_allclose(merged.mean, whole.mean, rtol=0, atol=1e-10 * size)
@@ -58,7 +60,7 @@ def test_merging_does_not_depend_on_the_order(seed: int, count: int, cut: int) -
 @given(value=st.floats(-1e100, 1e100), counts=st.lists(st.integers(1, 50), min_size=1, max_size=6))
 @settings(deadline=None)
 def test_constant_channel_stays_constant_in_any_split(value: float, counts: list[int]) -> None:
-    merged = LayerMoments.merge_all(LayerMoments.of("bn", np.full((1, count), value)) for count in counts)
+    merged = reduce(LayerMoments.merge, (LayerMoments.of("bn", np.full((1, count), value)) for count in counts))
     assert merged.variance.tolist() == [0.0]
     assert merged.mean.tolist() == [value]
 

@@ -47,7 +47,7 @@ def require_possible(settings: RunSettings, cohort: Cohort) -> None:
 
 def write_config(path: Path, settings: RunSettings, cohort: Cohort, start: Start, *, folder: Path) -> None:
     """Write run.toml for the coordinator."""
-    names = [client.name for client in cohort.clients]
+    names = cohort.names
     measures = settings.strategy().first_measure is not Measure.NONE
     warmup = settings.warm_up_rounds
     quorum = max(1, round(settings.participation * len(names)))

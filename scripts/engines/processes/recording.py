@@ -49,7 +49,7 @@ class RunRecorder:
         self._source = source
         self._spec = spec
         self._on_round = on_round
-        self._names = [client.name for client in cohort.clients]
+        self._names = cohort.names
         self._counts = {client.name: len(client.splits["train"]) for client in cohort.clients}
         self._splits = [name for name in cohort.clients[0].splits if name != "train"]
         self._journal = SqliteJournal(source / JOURNAL, read_only=True)

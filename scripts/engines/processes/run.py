@@ -78,7 +78,7 @@ class _Federation:
         self._options = options
         self._home = folder.path.absolute() / "federation"  # relative paths in a configuration start at its file
         self._coordinator = self._home / "coordinator"
-        self._names = [client.name for client in cohort.clients]
+        self._names = cohort.names
 
     def run(self) -> None:
         self._take_home()
@@ -126,7 +126,7 @@ class _Federation:
         with Children(self._home / "logs") as children:
             config = self._home / "run.toml"
             call = self._fork_coordinator(children, config)
-            writing = ChildTask(lambda: write_shards(self._home / "shards", self._cohort))
+            writing = ChildTask(lambda: list(write_shards(self._home / "shards", self._cohort)))
             try:
                 start = self._make_start()
                 write_config(config, self._settings, self._cohort, start, folder=self._coordinator)

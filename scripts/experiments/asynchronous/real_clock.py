@@ -83,10 +83,9 @@ def run_real(run: RunSettings, cohort: Cohort, devices: Devices, root: Path) -> 
         return join(settings, watch=Stretched(settings.name, devices)).code
 
     folder = run_processes(run, cohort, ProcessOptions(root=root, keep_models=False, run_participants=participate))
-    names = [client.name for client in cohort.clients]
     told = facts_in(folder.path / "federation" / "coordinator")
-    start = dict(zip(names, _start_accuracy(run, cohort, folder.path, root), strict=True))
-    return watched_from(told, start, slow=names.index(devices.slow))
+    start = dict(zip(cohort.names, _start_accuracy(run, cohort, folder.path, root), strict=True))
+    return watched_from(told, start, slow=cohort.names.index(devices.slow))
 
 
 def _start_accuracy(run: RunSettings, cohort: Cohort, folder: Path, root: Path) -> list[float]:

@@ -26,9 +26,8 @@ def run_real_study(study: AsyncStudy, root: Path, *, least_s: float, console: Co
     found: dict[tuple[str, str], list[ObservedRun]] = {}
     for run in study.runs:
         cohort = make_cohort(run.cohort, run.seed)
-        names = [client.name for client in cohort.clients]
         slower = study.trouble.slower
-        devices = Devices(slow=slow_member(names, run.seed), slower=slower, least_s=least_s)
+        devices = Devices(slow=slow_member(cohort.names, run.seed), slower=slower, least_s=least_s)
         for way in WAYS:
             console.print(f"{run.label} seed {run.seed}, {way}, {devices.slow} slow …", soft_wrap=True)
             chosen = run.model_copy(update={"mode": way})

@@ -54,9 +54,8 @@ class AsyncStudy:
 
     def cases(self, cohort: Cohort, seed: int) -> list[Case]:
         """Return the runs of one seed. If nobody is late a deadline changes nothing, so that case is left out."""
-        names = [client.name for client in cohort.clients]
         return [
-            case_of(run, names, condition, way, self.trouble)
+            case_of(run, cohort.names, condition, way, self.trouble)
             for run in self.runs
             if run.seed == seed
             for condition in self.conditions
@@ -144,11 +143,10 @@ def _work(case: Case, cohort: Cohort, root: Path) -> int:
 
 def _watched(root: Path, case: Case, cohort: Cohort) -> ObservedRun:
     records = AsyncFolder(root, case.settings).records()
-    names = [client.name for client in cohort.clients]
     slow = next(iter(case.settings.clock.slower), None)
     return ObservedRun(
         times=np.array([record.clock for record in records], dtype=np.float64),
         accuracy=np.array([record.values("accuracy") for record in records], dtype=np.float64),
-        slow=None if slow is None else names.index(slow),
+        slow=None if slow is None else cohort.names.index(slow),
         updates=records[-1].updates or 0,
     )

@@ -10,7 +10,7 @@ from scripts.experiments.reproduce import judges
 from scripts.experiments.reproduce.judges import ClaimVerdict
 from scripts.experiments.reproduce.results import Cell, TargetResults
 from scripts.experiments.reproduce.shown import clients_table, means_table
-from scripts.experiments.reproduce.target import DataSetPlan, Findings, Job, Target
+from scripts.experiments.reproduce.target import DataSetPlan, Findings, Job, Target, cells_of
 from scripts.report import charts
 from scripts.report.algorithms import colour, spelled
 from scripts.report.figures import new_figure
@@ -22,19 +22,9 @@ _TITLE_WIDTH = 14
 """Letters per line of a data set's name under its bars."""
 
 
-def weighting_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
-    """FedBN, which is FedAP without its weighting, and FedAP."""
-    return (plan.cell("fedbn"), plan.cell("fedap"))
-
-
 def bn_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
     """The same W with BN layers shared and kept local."""
     return (plan.cell("fedap-sbn", name="SBN"), plan.cell("fedap", name="LBN"))
-
-
-def variant_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
-    """Three ways to compute W against algorithms without one."""
-    return tuple(plan.cell(name) for name in VARIANTS)
 
 
 def show_weighting(job: Job, results: TargetResults) -> Findings:
@@ -148,7 +138,7 @@ TARGETS = (
         headline="FedAP against FedBN",
         needs=BOTH,
         work=show_weighting,
-        cells=weighting_cells,
+        cells=cells_of("fedbn", "fedap"),  # FedBN is FedAP without its weighting
     ),
     Target(
         name="bn",
@@ -166,6 +156,6 @@ TARGETS = (
         headline="Three ways to the weights",
         needs=BOTH,
         work=show_variants,
-        cells=variant_cells,
+        cells=cells_of(*VARIANTS),
     ),
 )

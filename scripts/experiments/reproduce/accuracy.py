@@ -9,26 +9,17 @@ from matplotlib.figure import Figure
 
 from scripts.experiments.reproduce import judges, paper
 from scripts.experiments.reproduce.judges import ClaimVerdict
-from scripts.experiments.reproduce.results import Cell, TargetResults
+from scripts.experiments.reproduce.results import TargetResults
 from scripts.experiments.reproduce.shown import clients_table
-from scripts.experiments.reproduce.target import DataSetPlan, Findings, Job, Target
+from scripts.experiments.reproduce.target import Findings, Job, Target, cells_of
 from scripts.report import charts, tables
 from scripts.report.algorithms import colour, spelled
 from scripts.report.figures import draw_mixing, titled_axes
 
 ALGORITHMS = ("base", "fedavg", "fedprox", "fedper", "fedbn", "fedap", "d-fedap", "f-fedap")
+"""The default algorithms of `fedap-lab compare`."""
 COVID_ALGORITHMS = ("base", "fedavg", "fedbn", "fedprox", "fedper", "fedap")
 """The six of the paper's figure, in the order of its tables."""
-
-
-def all_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
-    """The runs of `fedap-lab compare` with its default algorithms."""
-    return tuple(plan.cell(name) for name in ALGORITHMS)
-
-
-def covid_cells(plan: DataSetPlan) -> tuple[Cell, ...]:
-    """The six algorithms of the paper."""
-    return tuple(plan.cell(name) for name in COVID_ALGORITHMS)
 
 
 def show_table(
@@ -136,7 +127,7 @@ def _organ(letter: str, number: int) -> Target:
         headline="Accuracy of all algorithms",
         needs=(f"organ{letter.lower()}mnist",),
         work=partial(show_table, organ_claims),
-        cells=all_cells,
+        cells=cells_of(*ALGORITHMS),
         stand_in_stem="accuracy",
     )
 
@@ -149,7 +140,7 @@ TARGETS = (
         headline="Accuracy of all algorithms",
         needs=("pamap2",),
         work=partial(show_table, pamap2_claims),
-        cells=all_cells,
+        cells=cells_of(*ALGORITHMS),
         stand_in_stem="accuracy",
     ),
     _organ("A", 3),
@@ -162,7 +153,7 @@ TARGETS = (
         headline="Accuracy of all algorithms",
         needs=("covid",),
         work=show_covid,
-        cells=covid_cells,
+        cells=cells_of(*COVID_ALGORITHMS),
         stand_in_stem="accuracy-bars",
     ),
 )

@@ -6,10 +6,10 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from scripts.experiments.reproduce import judges, paper
-from scripts.experiments.reproduce.accuracy import all_cells
+from scripts.experiments.reproduce.accuracy import ALGORITHMS
 from scripts.experiments.reproduce.judges import ClaimVerdict
 from scripts.experiments.reproduce.results import Measured, TargetResults
-from scripts.experiments.reproduce.target import Findings, Job, Target
+from scripts.experiments.reproduce.target import Findings, Job, Target, cells_of
 from scripts.report import tables
 from scripts.report.algorithms import colour, spelled
 from scripts.report.figures import draw_curves, titled_axes
@@ -128,7 +128,7 @@ TARGETS = (
         headline="Convergence",
         needs=("organamnist",),
         work=show_convergence,
-        cells=all_cells,
+        cells=cells_of(*ALGORITHMS),
         stated=False,
     ),
 )

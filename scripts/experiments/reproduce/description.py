@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from participant.data import load_dataset
 from participant.data.base import DataOptions, Dataset
@@ -40,18 +42,14 @@ def show_datasets(job: Job, _results: TargetResults) -> Findings:
         shown = ["–", "–"] if stated is None else [f"{stated.classes}", f"{stated.samples:,}"]
         kind = plan.data.kind.capitalize()
         body.append([plan.data.title, kind, len(data.classes), f"{len(data):,}", f"{groups:,}", shape, *shown])
-    figure = new_figure(3.6 * min(len(loaded), _COLUMNS), 0.3 + 2.7 * -(-len(loaded) // _COLUMNS), job.title)
-    columns = min(len(loaded), _COLUMNS)
-    panels = figure.subplots(-(-len(loaded) // columns), columns, squeeze=False).ravel()
-    for axes, (plan, data) in zip(panels, loaded, strict=False):
+    figure, panels = _panels(len(loaded), 3.6, 2.7, job.title)
+    for axes, (plan, data) in zip(panels, loaded, strict=True):
         axes.bar(range(len(data.classes)), np.bincount(data.y, minlength=len(data.classes)), color=_BAR, width=0.8)
         axes.set_title(plan.data.title, fontsize=9, loc="left")
         axes.set_xticks(range(0, len(data.classes), 1 if len(data.classes) <= 12 else 2))
         axes.set_xlabel("class")
         axes.set_ylabel("samples")
         tidy(axes)
-    for axes in panels[len(loaded) :]:
-        axes.set_visible(False)
     body += [
         [DATA_SETS[row.data].title, row.kind, *["not here"] * 4, f"{row.classes}", f"{row.samples:,}"]
         for row in paper.DATA_TABLE.values()
@@ -69,6 +67,17 @@ def show_datasets(job: Job, _results: TargetResults) -> Findings:
     )
 
 
+def _panels(count: int, width: float, height: float, title: str) -> tuple[Figure, list[Axes]]:
+    """Return a figure and its panels, in rows of up to three. width, height: of a panel, in inches."""
+    columns = min(count, _COLUMNS)
+    lines = -(-count // columns)
+    figure = new_figure(width * columns, height * lines + 0.3, title)
+    panels = list(figure.subplots(lines, columns, squeeze=False).ravel())
+    for unused in panels[count:]:
+        unused.set_visible(False)
+    return figure, panels[:count]
+
+
 def _options(plan: DataSetPlan) -> DataOptions:
     return DataOptions(options=plan.base.cohort.data_options)
 
@@ -78,14 +87,11 @@ def show_split(job: Job, _results: TargetResults) -> Findings:
     order = {name: at for at, name in enumerate(SPLIT_ORDER)}
     plans = sorted(job.plans, key=lambda plan: order.get(plan.data.name, len(order)))
     cohorts = [make_cohort(plan.base.cohort, plan.base.seed) for plan in plans]
-    columns = min(len(plans), _COLUMNS)
-    lines = -(-len(plans) // columns)
-    figure = new_figure(4.2 * columns if len(plans) > 1 else 5.4, 3.3 * lines + 0.3, job.title)
-    panels = figure.subplots(lines, columns, squeeze=False).ravel()
+    figure, panels = _panels(len(plans), 4.2 if len(plans) > 1 else 5.4, 3.3, job.title)
     rows: list[list[object]] = [["data", "seed", "client", "class", "samples"]]
     verdicts, body = [], []
     claim = "The clients' class distributions are very inconsistent."
-    for axes, plan, cohort in zip(panels, plans, cohorts, strict=False):
+    for axes, plan, cohort in zip(panels, plans, cohorts, strict=True):
         counts = cohort.class_counts()
         draw_counts(axes, counts)
         axes.set_title(plan.data.title, fontsize=9, loc="left")
@@ -96,8 +102,6 @@ def show_split(job: Job, _results: TargetResults) -> Findings:
             ]
         verdicts.append(judges.uneven_clients(counts, claim=claim, where=f"{plan.data.title}: "))
         body.append([plan.data.title, *_shape(cohort.data, counts)])
-    for axes in panels[len(plans) :]:
-        axes.set_visible(False)
     heads = ["data set", "clients", "classes", "samples of a client", "classes of a client"]
     return Findings(
         figure=figure,

@@ -1,15 +1,12 @@
 """Compares the running mean and variance of BN layers with the statistics of the layers' inputs.
 
 This is the basis of f-FedAP. A few rounds of FedBN are trained, then every client's delivered model is fed its own
-training samples. Tensor work happens in a forked child, which writes a csv file, because this process may still have to
-fork sweeps.
+training samples. Tensor work happens in a forked child, because this process may still have to fork sweeps.
 """
 
 from __future__ import annotations
 
-import csv
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 import matplotlib as mpl
@@ -29,7 +26,7 @@ from scripts.report.dots import Cloud, draw_clouds
 from scripts.report.figures import new_figure
 from scripts.run.cohort import make_cohort, model_file_name
 from scripts.run.forked import run_in_child
-from scripts.run.run_folder import RunFolder, write_text
+from scripts.run.run_folder import RunFolder
 
 ROUNDS = 20
 _PAIRS = ("mean", "variance")
@@ -61,7 +58,7 @@ def cells(plan: DataSetPlan) -> tuple[Cell, ...]:
 def show_running_stats(job: Job, results: TargetResults) -> Findings:
     """Show two panels, mean and variance: the first client's channels around the diagonal."""
     folder = results.measured[0].folders[0]
-    channels = measure(folder, job.root)
+    channels = measure(folder)
     first = [channel for channel in channels if channel.client == channels[0].client]
     layers = list(dict.fromkeys(channel.layer for channel in first))
     scale = mpl.colormaps["viridis"]
@@ -104,7 +101,7 @@ def correlations(channels: list[Channel]) -> dict[str, dict[tuple[str, str], flo
     return found
 
 
-def measure(folder: RunFolder, root: Path) -> list[Channel]:
+def measure(folder: RunFolder) -> list[Channel]:
     """Measure every channel of every client's model of the last round, on its own training samples."""
     settings = folder.settings
     models = folder.models(settings.rounds - 1)
@@ -116,11 +113,10 @@ def measure(folder: RunFolder, root: Path) -> list[Channel]:
             "They were not saved: choose another --out.",
         )
     cohort = make_cohort(settings.cohort, settings.seed)
-    path = root / f".running-stats-{settings.identity}.csv"
 
-    def work() -> None:
+    def work() -> list[Channel]:
         use_threads(settings.compute.threads)
-        channels = []
+        channels: list[Channel] = []
         for client in cohort.clients:
             spec, state, _ = read_model(models / model_file_name(client.name))
             module = module_of(spec, state)
@@ -130,13 +126,9 @@ def measure(folder: RunFolder, root: Path) -> list[Channel]:
             for inputs, running in zip(seen.layers, kept.layers, strict=True):
                 numbers = zip(inputs.mean, running.mean, inputs.variance, running.variance, strict=True)
                 channels += [Channel(client.name, inputs.name, at, *map(float, row)) for at, row in enumerate(numbers)]
-        write_text(path, tables.csv_text([Channel._fields, *channels]))
+        return channels
 
-    run_in_child(work)
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.reader(file))[1:]
-    path.unlink()
-    return [Channel(client, layer, int(at), *map(float, values)) for client, layer, at, *values in rows]
+    return [Channel(*row) for row in run_in_child(work)]
 
 
 TARGETS = (

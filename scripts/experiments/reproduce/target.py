@@ -74,6 +74,11 @@ class DataSetPlan:
         return total // epochs
 
 
+def cells_of(*algorithms: str) -> Callable[[DataSetPlan], tuple[Cell, ...]]:
+    """Return the cells of algorithms between which nothing else differs."""
+    return lambda plan: tuple(plan.cell(name) for name in algorithms)
+
+
 def make_plan(data: DataSet, scale: Scale) -> DataSetPlan:
     """Return the paper's settings for this data set, overridden by `--rounds` and `--model`."""
     cohort: dict[str, object] = {"data": data.name, **data.cohort}

@@ -18,7 +18,6 @@ import numpy as np
 from coordinator.config import RunConfig, make_config
 from coordinator.decisions import facts
 from coordinator.decisions.scoring import scores_by_split
-from coordinator.record.blobs import describe
 from coordinator.record.journal import JOURNAL, SqliteJournal, facts_of
 from coordinator.record.traffic import TrafficCounts
 from fedap_core.errors import InvalidInput
@@ -27,7 +26,8 @@ from fedap_core.sealing.limitations import cannot_be_had
 from participant.sealing.opened_scores import Seal
 from protocol.contracts import Frames
 from protocol.messages import Score
-from protocol.tensors import Array, TensorSet
+from protocol.tensors import Array
+from scripts.engines.processes.evidence import stored_arrays
 from scripts.run.clusters import MOST_DRAWN, clusters_of
 from scripts.run.damage import intact
 from scripts.run.journal_rounds import JournalRounds
@@ -155,10 +155,7 @@ def _tables(folder: Path) -> Iterator[tuple[int, str, Tables]]:
     """Yield (round, member, arrays by name) for all tables that members agreed to share."""
     for path in sorted(folder.glob("*/*")):
         with suppress(InvalidInput):  # a file still being written, or left behind by a crash
-            stored = describe(path)
-            data = memoryview(path.read_bytes())[: stored.size_bytes]
-            tensors = TensorSet(layout=stored.layout, encoding=stored.encoding, data=data)
-            yield int(path.parent.name), path.name, tensors.arrays()
+            yield int(path.parent.name), path.name, stored_arrays(path)
 
 
 def _class_counts(tables: Mapping[tuple[int, str], Tables], clients: Sequence[str]) -> Counts | None:

@@ -50,21 +50,47 @@ def mixing_views(study: Study) -> Iterator[MixingView]:
     shown = sorted(study.shown, key=lambda pair: pair[0] is not study.personal)
     told = [(algorithm, run, run.mixing) for algorithm, run in shown if run.mixing and run.mixing.is_personal]
     for number, (algorithm, run, mixing) in enumerate(told):
-        source = f"mixing-data-{number}"
-        if mixing.clusters:
-            yield _cluster_view(algorithm, run, mixing, source=source)
-        elif isinstance(mixing, MixingRecord):
-            yield _view(algorithm, run, mixing, source=source)
+        if mixing.clusters or isinstance(mixing, MixingRecord):
+            yield _view(algorithm, run, mixing, source=f"mixing-data-{number}")
 
 
-def _cluster_view(algorithm: Algorithm, run: Run, mixing: AnyMixing, *, source: str) -> MixingView:
-    weights = mixing.between_clusters()
+def _view(algorithm: Algorithm, run: Run, mixing: AnyMixing, *, source: str) -> MixingView:
+    described = f"W of {algorithm.name}"
+    if mixing.clusters:
+        names, weights = cluster_names(mixing.clusters), mixing.between_clusters()
+        others, described = weights, f"{described} between clusters of clients"
+    else:
+        names, weights = list(run.clients), mixing.weights
+        others = weights - np.diag(weights.diagonal())  # only these set the range of the shades
     order = by_similarity(weights)
-    names = cluster_names(mixing.clusters)
-    described = f"W of {algorithm.name} between clusters of clients"
-    helped = [(names[at], "", _taken(weights[at], names, run.clients[mixing.clusters.index(at)])) for at in order]
-    chart = heat_map(weights, names, order, described=described, source=source, blank_own=False)
-    return _drawn(algorithm, mixing, weights, names, order, chart=chart, helped=helped, others=weights, source=source)
+    ordered = tuple(names[at] for at in order)
+    rounded = [[round(float(weights[i, j]), 4) for j in order] for i in order]
+    blank_own = not mixing.clusters
+    return MixingView(
+        name=algorithm.name,
+        chart=heat_map(weights, names, order, described=described, source=source, blank_own=blank_own),
+        source=source,
+        names=ordered,
+        rows=tuple(zip(ordered, (tuple(row) for row in rounded), strict=True)),
+        helped=tuple(_helped(run, mixing, names, order, weights)),
+        most=float(others.max(initial=0.0)),
+        shades=SHADES,
+        from_round=mixing.from_round,
+        hover={"names": ordered, "weights": rounded},
+        of_clusters=bool(mixing.clusters),
+    )
+
+
+def _helped(
+    run: Run, mixing: AnyMixing, names: Sequence[str], order: Sequence[int], weights: FloatArray
+) -> Iterator[tuple[str, str, str]]:
+    """Yield (name, anchor, clause) of every row: the strongest source of a client, or the strongest of a cluster."""
+    places = anchors(run.clients)
+    for at in order:
+        if mixing.clusters:
+            yield names[at], "", _taken(weights[at], names, run.clients[mixing.clusters.index(at)])
+        else:
+            yield from ((names[at], places[at], one.clause) for one in strongest(mixing, run.clients, at, 1))
 
 
 def _taken(row: FloatArray, names: Sequence[str], member: str) -> str:
@@ -72,45 +98,3 @@ def _taken(row: FloatArray, names: Sequence[str], member: str) -> str:
     most = [at for at in np.argsort(-row, kind="stable").tolist() if row[at] > 0][:3]
     parts = [f"{row[at]:.2g} from {names[at]}" for at in most]
     return f"({member} and others) takes {', '.join(parts) or 'nothing from others'}."
-
-
-def _view(algorithm: Algorithm, run: Run, mixing: MixingRecord, *, source: str) -> MixingView:
-    weights, names = mixing.weights, run.clients
-    order = by_similarity(weights)
-    others = weights - np.diag(weights.diagonal())
-    places = anchors(names)
-    helped = [
-        (names[index], places[index], helper.clause) for index in order for helper in strongest(mixing, names, index, 1)
-    ]
-    chart = heat_map(weights, names, order, described=f"W of {algorithm.name}", source=source)
-    return _drawn(algorithm, mixing, weights, names, order, chart=chart, helped=helped, others=others, source=source)
-
-
-def _drawn(
-    algorithm: Algorithm,
-    mixing: AnyMixing,
-    weights: FloatArray,
-    names: Sequence[str],
-    order: Sequence[int],
-    *,
-    chart: Svg,
-    helped: Sequence[tuple[str, str, str]],
-    others: FloatArray,
-    source: str,
-) -> MixingView:
-    """Build the view. others: the weights that set the range of the heat map's shades."""
-    ordered = tuple(names[at] for at in order)
-    rounded = [[round(float(weights[i, j]), 4) for j in order] for i in order]
-    return MixingView(
-        name=algorithm.name,
-        chart=chart,
-        source=source,
-        names=ordered,
-        rows=tuple(zip(ordered, (tuple(row) for row in rounded), strict=True)),
-        helped=tuple(helped),
-        most=float(others.max(initial=0.0)),
-        shades=SHADES,
-        from_round=mixing.from_round,
-        hover={"names": ordered, "weights": rounded},
-        of_clusters=bool(mixing.clusters),
-    )

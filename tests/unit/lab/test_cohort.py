@@ -115,7 +115,7 @@ def test_client_with_too_few_samples_is_refused_with_a_remedy(division: dict[str
 def test_data_without_sites_cannot_be_divided_by_them(tmp_path: Path) -> None:
     path = tmp_path / "mine.npz"
     np.savez(path, allow_pickle=False, x=np.zeros((80, 1, 16, 16), np.uint8), y=np.arange(80) % 2)
-    with pytest.raises(InvalidInput, match="know their sites"):
+    with pytest.raises(InvalidInput, match="data with sites"):
         make_cohort(CohortSettings(data=str(path), partition="site"), 0)
 
 

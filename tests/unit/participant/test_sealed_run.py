@@ -27,12 +27,12 @@ from protocol.messages import Anchor, Sealing, Stats, Train, Update, Welcome
 from protocol.sealed_sets import (
     Ingredients,
     NamedUpload,
-    box_of,
     box_set,
     gathered,
     ingredients_set,
     read_ingredients,
     read_request,
+    words_of,
 )
 from protocol.tensors import TensorSet
 from tests.unit.participant.test_home_run import DATA, INITIAL, RUN, SPEC, never, plan, whole
@@ -70,7 +70,7 @@ class Members:
         return {name: run.measure(order) for name, run in self.runs.items()}
 
     def first_round(self) -> dict[str, Update]:
-        boxes = [(name, box_of(stats.moments)) for name, stats in self.measured().items()]
+        boxes = [(name, words_of(stats.moments).tobytes()) for name, stats in self.measured().items()]
         order = Train(
             run=RUN, round_no=0, phase="mixed", measure="none", weights=EMPTY, peers=gathered(boxes)
         )  # fmt: skip
@@ -255,7 +255,7 @@ def test_statistics_passed_off_as_another_members_are_refused(
 ) -> None:
     members, _ = first
     run, _ = fresh(tmp_path, first)
-    boxes = {name: box_of(stats.moments) for name, stats in members.measured().items()}
+    boxes = {name: words_of(stats.moments).tobytes() for name, stats in members.measured().items()}
     boxes["c2"] = boxes["c3"]
     order = Train(
         run=RUN, round_no=1, phase="mixed", measure="none", weights=EMPTY, peers=gathered(list(boxes.items()))
@@ -271,12 +271,12 @@ def test_statistics_and_counts_leave_in_a_box_alone(first: tuple[Members, dict[s
     assert members.runs["c1"].counts == (0, 0)
     assert [spec.name for spec in stats.moments.layout.specs] == ["sealed"]
     boxes = Boxes(key=KEY, run=RUN, plan=plan_digest(welcome("c1", members.how).plan.write([])))
-    found = boxes.open(box_of(stats.moments), purpose=STATISTICS, member="c1")
+    found = boxes.open(words_of(stats.moments).tobytes(), purpose=STATISTICS, member="c1")
     assert found.facts["samples"] == 48
     assert any(name.endswith("/mean") for name in found.arrays)
     other = replace(boxes, key=GroupKey(secret=bytes(32)))
     with pytest.raises(BrokenSeal):
-        other.open(box_of(stats.moments), purpose=STATISTICS, member="c1")
+        other.open(words_of(stats.moments).tobytes(), purpose=STATISTICS, member="c1")
     assert updates["c1"].scores == ()
 
 
@@ -286,14 +286,14 @@ def test_scores_leave_sealed_where_the_plan_says_so(tmp_path: Path) -> None:
     assert (update.steps, update.train_loss, update.scores) == (0, None, ())
     assert update.tables is not None
     boxes = Boxes(key=KEY, run=RUN, plan=plan_digest(welcome("c1", members.how).plan.write([])))
-    told = boxes.open(box_of(update.tables), purpose="scores", member="c1").facts
+    told = boxes.open(words_of(update.tables).tobytes(), purpose="scores", member="c1").facts
     assert told["steps"] > 0
     assert told["train_loss"] > 0.0
 
 
 def test_a_box_survives_its_way_through_a_set() -> None:
     box = bytes(range(64))
-    assert box_of(box_set(box)) == box
+    assert words_of(box_set(box)).tobytes() == box
 
 
 @pytest.mark.parametrize(
