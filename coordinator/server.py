@@ -103,7 +103,7 @@ class Coordinator:
         self._uninspected: list[actions.Inspect] = []
         self._gathered_at = 0.0
         self._is_inspecting = False
-        self._looked_at = -IDLE_S
+        self._checked_at = -IDLE_S
         largest = parts.forms.updates(Phase.WARMUP).size_bytes(stored(parts.forms.upward))
         self._fits_messages = largest <= SLICE_BYTES
         """Whether updates fit into one message: slices are requested one after the other and must not wait."""
@@ -155,7 +155,7 @@ class Coordinator:
         for received in self._parts.router.received(BATCH):
             for event in self._parts.exchange.receive(received, self.now()):
                 if isinstance(event, events.HelloArrived):  # its key may just have been listed
-                    self._look_at_list()
+                    self._reload_member_list()
                 self._decide(event)
         for done in self._compute.finished():
             for event in self._answer(done):
@@ -163,7 +163,7 @@ class Coordinator:
         while self._stops_handled < self._stops:
             self._stops_handled += 1
             self._decide(events.StopRequested())
-        if self.now() >= self._looked_at + IDLE_S:
+        if self.now() >= self._checked_at + IDLE_S:
             self._check_periodically()
         deadline = self._machine.next_deadline()
         if deadline is not None and self.now() >= deadline:
@@ -204,20 +204,20 @@ class Coordinator:
         deadline = self._machine.next_deadline()
         waits = [] if deadline is None else [deadline]
         if self._listed is not None or self._parts.space.is_low:
-            waits.append(self._looked_at + IDLE_S)
+            waits.append(self._checked_at + IDLE_S)
         if self._uninspected and not self._is_inspecting:
             waits.append(self._gathered_at + GATHER_S)
         return max(min(waits) - self.now(), 0.0) if waits else None
 
     def _check_periodically(self) -> None:
-        self._looked_at = self.now()
+        self._checked_at = self.now()
         opening = self._parts.space.is_low
         if (event := self._parts.space.check(opening=opening)) is not None:
             self._decide(event)
-        self._look_at_list()
-        self._parts.observers.on_pulse(self._looked_at, self._machine.roster.last_heard())
+        self._reload_member_list()
+        self._parts.observers.on_pulse(self._checked_at, self._machine.roster.last_received())
 
-    def _look_at_list(self) -> None:
+    def _reload_member_list(self) -> None:
         if self._listed is not None and (listed := self._parts.allowed()) != self._listed and listed is not None:
             self._listed = listed
             self._decide(events.AllowListChanged(allowed=listed))

@@ -219,7 +219,7 @@ def status_lines(past: StoredRun) -> Iterator[str]:
         yield f"Paused: {state.paused_reason}."
     yield from (f"ATTENTION: {sentence}." for sentence in past.notices())
     yield from _member_lines(state)
-    yield from stranger_lines(past)
+    yield from outlier_lines(past)
     if evaluated := latest_evaluations(past):
         yield evaluation_line(evaluated)
     if config.seals_scores:
@@ -258,7 +258,7 @@ def _member_lines(state: State) -> Iterator[str]:
         yield "and " + ", ".join(f"{count} more {status}" for status, count in sorted(rest.items()))
 
 
-def stranger_lines(past: StoredRun) -> Iterator[str]:
+def outlier_lines(past: StoredRun) -> Iterator[str]:
     """Yield a line for each member that is similar to no other in the last W, and the consequence."""
     weighed = [entry for entry in past.journal.entries() if entry.kind == facts.Weighed.__name__]
     fact = fact_of(weighed[-1]) if weighed else None
@@ -274,10 +274,10 @@ def history_lines(past: StoredRun) -> Iterator[str]:
     """Yield what happened, one line per fact, with its time on the run clock."""
     for entry in past.journal.entries():
         fact = fact_of(entry)
-        yield f"{entry.time_s:12.3f} s  {event_of(fact):<22} {_told(fact)}"
+        yield f"{entry.time_s:12.3f} s  {event_of(fact):<22} {_fields_text(fact)}"
 
 
-def _told(fact: facts.Fact) -> str:
+def _fields_text(fact: facts.Fact) -> str:
     shown = []
     for name in getattr(fact, "__dataclass_fields__", {}):
         value = getattr(fact, name)

@@ -114,12 +114,12 @@ class Supervisor:
         while any(one.code is None for one in self._runs):
             for one in self._runs:
                 if one.code is None:
-                    self._look_after(one, time.monotonic())
+                    self._supervise(one, time.monotonic())
             self._wake.wait(POLL_S)
             self._wake.clear()
         return FAILED if any(one.code for one in self._runs) else DONE
 
-    def _look_after(self, one: Supervised, now: float) -> None:
+    def _supervise(self, one: Supervised, now: float) -> None:
         if one.process is None:
             if self._stopping:
                 self._end(one, DONE, "not running; start it again to resume")

@@ -103,7 +103,7 @@ class Choice:
         other = _NAMES.get(self.rival or "", self.rival)
         unsure = f"compared with {other}, {'no difference' if best == second else 'this may be chance'}"
         verdict = f"{name} is better; export takes it" if self.is_clear else f"{unsure}; export takes {name}"
-        return f"{_reached(self._told, 'validation')} of {samples} validation samples: {verdict}."
+        return f"{_reached(self._compared, 'validation')} of {samples} validation samples: {verdict}."
 
     @property
     def test_sentence(self) -> str:
@@ -112,10 +112,10 @@ class Choice:
         if samples is None:
             return ""
         counted = f"{samples} test sample{'s' if samples > 1 else ''}"
-        return f"{_reached(self._told, 'test')} of {counted}, which were not used for the choice."
+        return f"{_reached(self._compared, 'test')} of {counted}, which were not used for the choice."
 
     @property
-    def _told(self) -> list[Candidate]:
+    def _compared(self) -> list[Candidate]:
         return sorted(self.candidates, key=lambda one: one.name != ALONE)
 
 

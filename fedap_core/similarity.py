@@ -72,7 +72,7 @@ def nearest_similarity(similarity: FloatArray) -> FloatArray:
     return np.asarray(others.max(axis=1))
 
 
-def set_apart(weights: FloatArray, strangers: BoolArray) -> FloatArray:
+def isolate(weights: FloatArray, strangers: BoolArray) -> FloatArray:
     """Return W (n, n) with members that fit nobody isolated: they receive and give nothing.
 
     A stranger keeps its own model; in other rows its weight goes to the other givers in proportion, so that a row keeps

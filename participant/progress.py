@@ -74,7 +74,7 @@ def complete(_logger: object, _method: str, line: MutableMapping[str, object]) -
 def watching(*, terminal: bool) -> Iterator[Watch]:
     """Yield a callback that shows the progress of every batch."""
     if not terminal:
-        yield tell_finished_rounds
+        yield log_finished_rounds
         return
     columns = (
         TextColumn("round {task.fields[round]}"),
@@ -119,7 +119,7 @@ def showing(address: PageAddress | None, state: Path) -> Iterator[Watch]:
         process.close()
 
 
-def tell_finished_rounds(progress: pace.Progress) -> None:
+def log_finished_rounds(progress: pace.Progress) -> None:
     """Log one line per round, once it is trained."""
     if progress.loss is not None:
         log.info(

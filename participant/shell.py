@@ -45,7 +45,7 @@ from participant.decisions.machine import AgentMachine
 from participant.training.worker import Worker
 from participant.wire.departure import MessageSender
 from participant.wire.line import LAST_WORDS_MS, Address, Context, Line
-from participant.wire.post import Post
+from participant.wire.message_stream import MessageStream
 from participant.wire.sent_log import SentLog
 from protocol.errors import LocalProtocolError
 from protocol.messages import Message
@@ -72,7 +72,7 @@ class Shell:
         self._machine = machine
         self._sent = sent
         self._departure = MessageSender(sent)
-        self._post = Post(machine.wants)
+        self._stream = MessageStream(machine.wants)
         self._line: Line | None = None
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._waker, self._wakened = socket.socketpair()
@@ -118,11 +118,11 @@ class Shell:
         if self._line is not None:
             poller.register(self._line.monitor, zmq.POLLIN)
             if self._line.is_up:
-                writing = zmq.POLLOUT if self._post.outbound and self._departure.retry_at is None else 0
+                writing = zmq.POLLOUT if self._stream.outbound and self._departure.retry_at is None else 0
                 poller.register(self._line.socket, zmq.POLLIN | writing)
         deadline = self._machine.next_deadline()
         pause_s = 3600.0 if deadline is None else max(0.0, deadline - time.monotonic())
-        if self._departure.retry_at is not None and self._post.outbound:
+        if self._departure.retry_at is not None and self._stream.outbound:
             pause_s = min(pause_s, max(_SHORTEST_RETRY_S, self._departure.retry_at - time.monotonic()))
         poller.poll(int(pause_s * 1000) + 1)
 
@@ -155,9 +155,9 @@ class Shell:
             frames = line.receive() if self._line is line else None
             if frames is None:
                 return
-            complete = self._post.receive(frames)
-            refused, announced = self._post.refused, self._post.announced
-            if self._post.moved:
+            complete = self._stream.receive(frames)
+            refused, announced = self._stream.refused, self._stream.announced
+            if self._stream.moved:
                 self._handle(PayloadMoved(), worker)
             if refused:
                 log.warning("message.faulty", reason=refused)
@@ -184,7 +184,7 @@ class Shell:
                 case CloseLine():
                     self._close_line(last_words=any(isinstance(one, End) for one in actions))
                 case DropPayload():
-                    self._post.let_go()
+                    self._stream.release()
                 case Log():
                     _log(action.name, action.facts, warn=action.warn)
                 case End():
@@ -196,7 +196,7 @@ class Shell:
         """Send a message unless the coordinator has made it obsolete in the meantime, by a `finish` whose payload is
         arriving. The machine learns of the finish later, and sends again what still matters."""
         try:
-            self._post.send(message)
+            self._stream.send(message)
         except LocalProtocolError as error:
             log.info("message.withheld", kind=message.KIND, reason=str(error))
             return
@@ -213,14 +213,14 @@ class Shell:
                 self._flush()
             self._line.close(linger_ms=LAST_WORDS_MS if last_words else 0)
             self._line = None
-        self._post.lost()
+        self._stream.lost()
 
     def _flush(self) -> None:
         """Pass as much to the socket as it accepts; the rest waits. A message that cannot be recorded is not sent: a
         full disk is waited for, and any other disk error ends the participant, which can be restarted from its state
         on disk."""
         try:
-            self._departure.flush(self._line, self._post.outbound, time.monotonic())
+            self._departure.flush(self._line, self._stream.outbound, time.monotonic())
         except OSError as error:
             self._end = End(code=WRONG_INPUT, reason=f"cannot record what is sent: {error}")
 

@@ -105,13 +105,13 @@ def read_request(tensors: TensorSet) -> tuple[tuple[str, int], ...]:
     return tuple((name, int(number)) for name, number in tensors.arrays().items())
 
 
-def gathered(boxes: Sequence[tuple[str, Buffer]]) -> TensorSet:
+def statistics_set(boxes: Sequence[tuple[str, Buffer]]) -> TensorSet:
     """Encode sealed statistics by member for `peers` of an order."""
     return TensorSet.of({name: np.frombuffer(box, dtype="<i8") for name, box in boxes})
 
 
-def apart(tensors: TensorSet) -> Mapping[str, bytes]:
-    """Undo `gathered`."""
+def read_statistics_set(tensors: TensorSet) -> Mapping[str, bytes]:
+    """Undo `statistics_set`."""
     return {name: np.ascontiguousarray(words).tobytes() for name, words in tensors.arrays().items()}
 
 

@@ -27,7 +27,7 @@ class Continuous(Barrier):
 
     age_to_self = True
 
-    def answers_alone(self, round_no: int) -> bool:
+    def answers_individually(self, round_no: int) -> bool:
         return round_no >= self.rules.warmup_rounds
 
     def is_complete(self, state: State) -> bool:
@@ -54,7 +54,7 @@ class Continuous(Barrier):
         """As soon as possible, because every report is mixed separately."""
         del now
         lacking = state.lacks_weights(self.rules) and not state.awaits_measure(self.rules)
-        return lacking and state.is_training and self.answers_alone(state.round_no)
+        return lacking and state.is_training and self.answers_individually(state.round_no)
 
     def ages(self, state: State, members: Sequence[Member]) -> FloatArray:
         """Return (n,): updates admitted from others since each member's latest, divided by the number of others."""
@@ -65,7 +65,7 @@ class Continuous(Barrier):
         return self.rules.round_plan(done).phase
 
     def _has_begun(self, state: State) -> bool:
-        return state.in_rounds and self.answers_alone(state.round_no)
+        return state.in_rounds and self.answers_individually(state.round_no)
 
     def _is_done(self, state: State) -> bool:
         goal = self.rules.rounds * len(state.active())

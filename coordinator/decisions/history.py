@@ -154,13 +154,13 @@ def _joined(state: State, mode: Mode, fact: facts.Joined, now: float) -> None:
     if not state.is_ready(member, mode.rules):
         member.order = ordering.anchor_order(state, mode.rules, member)
     else:
-        member.answer_due = mode.answers_alone(state.round_no)
+        member.answer_due = mode.answers_individually(state.round_no)
 
 
 def _left(state: State, mode: Mode, member: Member) -> None:
     """Stop waiting for a member, and leave its update out of the mix. Until the round ends, the update and statistics
     are kept: a participant reports no step twice, and the quorum may need the report if the member returns."""
-    if (state.is_measuring or state.is_training) and not mode.answers_alone(state.round_no):
+    if (state.is_measuring or state.is_training) and not mode.answers_individually(state.round_no):
         leaver = Leaver(member=replace(member), took_part=member.name in state.round_members)
         state.leavers = {**state.leavers, member.name: leaver}
     _exclude(state, member, Status.LEFT)
@@ -198,7 +198,7 @@ def _refused(member: Member, mode: Mode, fact: facts.Refused) -> None:
     member.strikes, member.admitted = member.strikes + 1, 0
     if fact.kind is not None and fact.round_no is not None:
         _answer(member, fact.kind, fact.round_no)
-        member.answer_due = member.answer_due or (fact.kind == "update" and mode.answers_alone(fact.round_no))
+        member.answer_due = member.answer_due or (fact.kind == "update" and mode.answers_individually(fact.round_no))
 
 
 def _answer(member: Member, kind: str, round_no: int) -> None:
@@ -227,7 +227,7 @@ def _stats_accepted(state: State, mode: Mode, fact: facts.StatsAccepted) -> None
     member.has_anchor = True
     if mode.rules.first_measure is not Measure.NONE or mode.rules.members_compute_rows:
         member.statistics = BlobRef(member=fact.member, kind="stats", round_no=fact.round_no)
-    if state.is_training and mode.answers_alone(state.round_no):
+    if state.is_training and mode.answers_individually(state.round_no):
         member.answer_due = True
 
 
@@ -244,7 +244,7 @@ def _statistics_lost(state: State, rules: Rules, fact: facts.StatisticsLost) -> 
 
 def _caught_up(state: State, mode: Mode, fact: facts.CaughtUp, now: float) -> None:
     """Open the latest round that members hold; mixes planned for earlier rounds are dropped."""
-    rules, held, alone = mode.rules, dict(fact.held), mode.answers_alone(fact.round_no)
+    rules, held, alone = mode.rules, dict(fact.held), mode.answers_individually(fact.round_no)
     state.opened_at, state.enrolled = now, True
     state.round_no = rules.warmup_rounds if alone else fact.round_no
     state.round_members, state.recipe = tuple(sorted(held)), None
@@ -299,7 +299,7 @@ def _update_accepted(state: State, mode: Mode, fact: facts.UpdateAccepted, now: 
         member.statistics = BlobRef(member=fact.member, kind="update-statistics", round_no=fact.round_no)
     if not state.is_ready(member, mode.rules):  # its statistics were lost in the meantime
         ordering.replace_order(member, ordering.anchor_order(state, mode.rules, member))
-    if mode.answers_alone(fact.round_no):
+    if mode.answers_individually(fact.round_no):
         member.answer_due, state.opened_at = True, now
         _note_distances(state, state.active())
         _note_directions(state, [member])
@@ -350,7 +350,7 @@ def _note_accuracy(state: State, members: list[Member]) -> None:
 
 
 def _round_closed(state: State, mode: Mode, fact: facts.RoundClosed) -> None:
-    if mode.answers_alone(state.round_no):
+    if mode.answers_individually(state.round_no):
         state.recipe = mixing_plan.final_recipe(state, mode)
     else:
         fresh = [state.members[name] for name in fact.reported]

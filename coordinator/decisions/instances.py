@@ -45,12 +45,12 @@ def refuse_rival(
 
     process: its number, or without one its connection.
     """
-    if link is None or not member.is_active or now >= link.heard_at + dead_after_s:
+    if link is None or not member.is_active or now >= link.received_at + dead_after_s:
         return None
     if instance == member.instance or not member.instance:
         is_traded = process != link.process and link.replaced.count(process) >= TRADES
         return _copied(member, link) if is_traded else None
-    silent_s = now - link.heard_at
+    silent_s = now - link.received_at
     wait_s = max(dead_after_s - silent_s, 0.01)
     reason = (
         f"the name {member.name}, or its key, is in use by process {member.instance}, for"

@@ -91,7 +91,9 @@ class RoundMachine:
         actions += ordering.due(self.state, self.rules, self.roster, self.work, self.reports, now, orders=free)
         if self.state.ended and not before:
             actions.append(Stop(aborted=self.state.finish_reason == "aborted", sentence=self.state.sentence))
-        self._awaited = Awaited.after(self.state, self.rules, alone=self._mode.answers_alone(self.state.round_no))
+        self._awaited = Awaited.after(
+            self.state, self.rules, alone=self._mode.answers_individually(self.state.round_no)
+        )
         self._deadline = self._next_deadline(now)
         return actions
 
@@ -337,8 +339,8 @@ class RoundMachine:
         """Handle the receipt of a report, wanted or not. A member whose report is not used may get its next order. A
         goodbye is always confirmed, also a repeated one: its sender waits for that, and no order will follow."""
         link = self.roster.link(member.name)
-        if link is not None and self.reports.leaves_free(member, step, link.said):
-            link.said = None
+        if link is not None and self.reports.leaves_free(member, step, link.sent_order):
+            link.sent_order = None
             self._awaited.freed = True
         if step.kind != "goodbye":
             return []

@@ -38,7 +38,7 @@ class Mode(ABC):
         self.rules = rules
 
     @abstractmethod
-    def answers_alone(self, round_no: int) -> bool:
+    def answers_individually(self, round_no: int) -> bool:
         """Whether a report of this round is answered separately and at once, not when the round closes."""
 
     @abstractmethod
@@ -166,7 +166,7 @@ class Barrier(Mode):
 
     age_to_self = False
 
-    def answers_alone(self, round_no: int) -> bool:
+    def answers_individually(self, round_no: int) -> bool:
         del round_no
         return False
 
@@ -200,7 +200,7 @@ class Barrier(Mode):
             return False
         if self.rules.first_measure is not Measure.NONE:
             return state.round_no >= self.rules.warmup_rounds
-        due = any(member.answer_due or member.waits_alone for member in state.active())
+        due = any(member.answer_due or member.waits_individually for member in state.active())
         return due or quorum.round_closing(state, self.rules, now).ready
 
     def ages(self, state: State, members: Sequence[Member]) -> FloatArray:

@@ -50,7 +50,7 @@ class OlderFolder:
             return 0
         if state.is_enrolling or have.kind == "finish":
             return max(have.round_no - state.round_no, 1)
-        if state.in_rounds and self._mode.answers_alone(state.round_no):
+        if state.in_rounds and self._mode.answers_individually(state.round_no):
             ordered = -1 if member.order is None else member.order.round_no
             answered = -1 if member.answered is None else member.answered.round_no
             return have.round_no - max(ordered, answered + 1)
@@ -95,7 +95,7 @@ class OlderFolder:
             verdict = quorum.enrolment(state, self._rules, now)
             names = tuple(member.name for member in state.active())
             return EnrolmentClosed(members=names, reason=verdict.reason) if verdict.ready else None
-        if not all(self._has_spoken(member, roster, now) for member in state.active()):
+        if not all(self._has_reported(member, roster, now) for member in state.active()):
             return None
         if not (self.ahead(state) or missing):
             self.accepted = False
@@ -104,17 +104,17 @@ class OlderFolder:
         if not held or self.obstacle(state):
             return None
         latest = max(held.values())
-        if not self._mode.answers_alone(latest):
+        if not self._mode.answers_individually(latest):
             held = {name: round_no for name, round_no in held.items() if round_no == latest}
         self.accepted = False
         self._beats.clear()
         self._suspects.clear()
         return CaughtUp(round_no=latest, held=tuple(sorted(held.items())))
 
-    def _has_spoken(self, member: Member, roster: Roster, now: float) -> bool:
+    def _has_reported(self, member: Member, roster: Roster, now: float) -> bool:
         """Whether the member has reported what it holds and works on nothing later, or is absent."""
         link, beat = roster.link(member.name), self._beats.get(member.name)
-        if link is None or now >= link.heard_at + self._rules.pace.dead_after_s:
+        if link is None or now >= link.received_at + self._rules.pace.dead_after_s:
             return True
         if beat is None or link.connection is None:
             return False

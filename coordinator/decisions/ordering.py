@@ -152,7 +152,7 @@ def order(work: PendingWork, member: Member, link: Link, now: float, *, asked: b
     waits = link.has_sent_order(member) or (link.is_busy(member) and present.kind != "finish")
     if not work.has(present.weights) or (waits and not asked):
         return []
-    link.said, link.sent_at = present, now
+    link.sent_order, link.sent_at = present, now
     return [SendOrder(connection=link.connection, member=member.name, order=present)]
 
 
@@ -164,8 +164,8 @@ def heartbeat(state: State, rules: Rules, inspections: Inspections, member: Memb
         have = step_at("stats", again.round_no)  # the step before it: we no longer have the report
         return Heartbeat(run=rules.run, round_no=state.round_no, have=have, want=None if here else again)
     want = None
-    if link.said is not None and not member.has_answered(link.said) and state.paused_at is None:
-        want = step_at(REPORTS[ORDERS.index(link.said.kind)], link.said.round_no)
+    if link.sent_order is not None and not member.has_answered(link.sent_order) and state.paused_at is None:
+        want = step_at(REPORTS[ORDERS.index(link.sent_order.kind)], link.sent_order.round_no)
         if inspections.is_inspecting(member.name, want):
             want = None
     return Heartbeat(run=rules.run, round_no=state.round_no, have=member.answered, want=want)

@@ -167,7 +167,7 @@ class Awaited:
 
     @staticmethod
     def after(state: State, rules: Rules, *, alone: bool) -> Awaited:
-        """Return what the run waits for once everything due is done. alone: `Mode.answers_alone` of the round."""
+        """Return what the run waits for once all that is due is done. alone: `answers_individually` of the round."""
         if state.began_at is None or state.ended or state.paused_at is not None or state.stops_asked:
             return Awaited()
         if state.is_enrolling:
@@ -185,7 +185,7 @@ class Awaited:
             return Awaited(place=place, members=_silent(state.present(), place), until=deadline)
         if not state.is_training or alone:
             return Awaited()
-        if any(one.answer_due or one.waits_alone for one in state.active()):
+        if any(one.answer_due or one.waits_individually for one in state.active()):
             return Awaited()  # a member waits for a separate mix: any update may make it possible
         place = (state.round_no, REPORTS.index("update"))
         members = [state.members[name] for name in state.round_members]

@@ -226,13 +226,13 @@ class Inspections:
         error = Error(code="no-space", reason=f"{_FAULTS[event.disk]}; it will ask again", about=step)
         return [discard, Send(connection=connection, member=event.member, message=error)]
 
-    def leaves_free(self, member: Member, step: Step, said: Order | None) -> bool:
+    def leaves_free(self, member: Member, step: Step, sent_order: Order | None) -> bool:
         """Whether this report ends work on an order that was replaced, so that the next order may be sent."""
-        replaced = said is not None and member.order is not None and member.order.step != said.step
+        replaced = sent_order is not None and member.order is not None and member.order.step != sent_order.step
         return (
             replaced
-            and said is not None
-            and step.place >= said.step.place
+            and sent_order is not None
+            and step.place >= sent_order.step.place
             and not self.is_inspecting(member.name, step)
         )
 

@@ -29,10 +29,10 @@ _REPLACED = 64
 class Link:
     """Connection state of one member. Times are on the run clock."""
 
-    heard_at: float
+    received_at: float
     connection: str | None = None
     sent_at: float = 0.0
-    said: Order | None = None
+    sent_order: Order | None = None
     """The latest order sent over the current connection."""
     offered: tuple[int, int] | None = None
     """Place of the order that the outbox holds."""
@@ -46,11 +46,15 @@ class Link:
 
     def is_busy(self, member: Member) -> bool:
         """Whether the member works on an order and should not be interrupted by a newer one."""
-        return self.said is not None and self.said.kind != "finish" and not member.has_answered(self.said)
+        return (
+            self.sent_order is not None
+            and self.sent_order.kind != "finish"
+            and not member.has_answered(self.sent_order)
+        )
 
     def has_sent_order(self, member: Member) -> bool:
         """Whether the member's current order was sent over the current connection."""
-        return self.said is not None and member.order is not None and self.said.place == member.order.place
+        return self.sent_order is not None and member.order is not None and self.sent_order.place == member.order.place
 
     def offer(self, order: Order) -> None:
         """Put the latest order, sent or not, into the outbox, so that it is sent if the member asks for it twice."""
@@ -70,7 +74,7 @@ class Roster:
     def restart(self, members: Iterable[str], now: float) -> None:
         """Start over after a restart: nobody is connected, and every member gets time to reconnect."""
         self._members = {}
-        self._links = {name: Link(heard_at=now) for name in members}
+        self._links = {name: Link(received_at=now) for name in members}
 
     def connect(self, member: str, connection: str, now: float, process: str | None = None) -> str | None:
         """Set a member's newest connection and its process; return the connection that it replaces."""
@@ -83,7 +87,9 @@ class Roster:
         gave_way = earlier if before is None or before.process is None else before.process
         if gave_way is not None and gave_way != process:
             replaced = (*replaced, gave_way)[-_REPLACED:]
-        self._links[member] = Link(heard_at=now, connection=connection, sent_at=now, process=process, replaced=replaced)
+        self._links[member] = Link(
+            received_at=now, connection=connection, sent_at=now, process=process, replaced=replaced
+        )
         self._members[connection] = member
         return earlier
 
@@ -100,7 +106,7 @@ class Roster:
         member = self._members.pop(connection, None)
         if member is not None:
             link = self._links[member]
-            link.connection = link.said = None
+            link.connection = link.sent_order = None
         return member
 
     def drop(self, member: str) -> str | None:
@@ -129,19 +135,19 @@ class Roster:
         """Note a sign of life; return its member, None if the connection belongs to no member."""
         member = self._members.get(connection)
         if member is not None:
-            self._links[member].heard_at = now
+            self._links[member].received_at = now
         return member
 
-    def last_heard(self) -> dict[str, float]:
+    def last_received(self) -> dict[str, float]:
         """Return when a message of each member was last received, or when the process started."""
-        return {name: link.heard_at for name, link in self._links.items()}
+        return {name: link.received_at for name, link in self._links.items()}
 
     def death(self, members: Iterable[Member], pace: PaceRules, now: float) -> Lost | None:
         """Return the loss of the first of these members that has been silent for too long."""
         for member in members:
             link = self._links.get(member.name)
-            if link is not None and now >= link.heard_at + pace.dead_after_s:
-                return Lost(member=member.name, silent_s=now - link.heard_at)
+            if link is not None and now >= link.received_at + pace.dead_after_s:
+                return Lost(member=member.name, silent_s=now - link.received_at)
         return None
 
     def deadlines(self, members: Iterable[Member], pace: PaceRules) -> Iterator[float]:
@@ -149,7 +155,7 @@ class Roster:
         for member in members:
             link = self._links.get(member.name)
             if link is not None and member.status is Status.PRESENT:
-                yield link.heard_at + pace.dead_after_s
+                yield link.received_at + pace.dead_after_s
             if link is not None and link.connection is not None:
                 yield link.sent_at + pace.heartbeat_s
 

@@ -97,7 +97,7 @@ class Member:
         return self.status is Status.EXCLUDED and not self.earlier_strikes
 
     @property
-    def waits_alone(self) -> bool:
+    def waits_individually(self) -> bool:
         """Whether it has an unanswered order with a separate mix; a crash may have lost that mix."""
         row = self.order.weights.row if self.order is not None and self.order.weights is not None else None
         return row is not None and row.alone and not self.has_answered(self.order)

@@ -36,7 +36,7 @@ class Observer:
     def on_notice(self, subject: str, sentence: str) -> None:
         """A notice to the operator about a subject; an empty sentence: the notice no longer applies."""
 
-    def on_pulse(self, time_s: float, heard: Mapping[str, float]) -> None:
+    def on_pulse(self, time_s: float, received_at: Mapping[str, float]) -> None:
         """Called about every second while messages arrive. heard: time of each member's last message (run clock)."""
 
     def close(self) -> None:
@@ -93,8 +93,8 @@ class Observers:
             self._notices[subject] = sentence
             self._call("on_notice", subject, sentence)
 
-    def on_pulse(self, time_s: float, heard: Mapping[str, float]) -> None:
-        self._call("on_pulse", time_s, heard)
+    def on_pulse(self, time_s: float, received_at: Mapping[str, float]) -> None:
+        self._call("on_pulse", time_s, received_at)
 
     def close(self) -> None:
         self._call("close")

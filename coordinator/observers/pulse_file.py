@@ -29,7 +29,7 @@ class Pulse:
 
     written_s: float
     time_s: float
-    heard: Mapping[str, float]
+    received_at: Mapping[str, float]
 
 
 class PulseFile(Observer):
@@ -39,11 +39,11 @@ class PulseFile(Observer):
         self._path = config.folder / PULSE
         self._next_s = 0.0
 
-    def on_pulse(self, time_s: float, heard: Mapping[str, float]) -> None:
+    def on_pulse(self, time_s: float, received_at: Mapping[str, float]) -> None:
         if time_s < self._next_s:
             return
-        self._next_s = time_s + max(_EVERY_S, len(heard) / _MEMBERS_PER_S)
-        seconds = {name: round(at, 1) for name, at in heard.items()}
+        self._next_s = time_s + max(_EVERY_S, len(received_at) / _MEMBERS_PER_S)
+        seconds = {name: round(at, 1) for name, at in received_at.items()}
         part = self._path.with_name(f".{PULSE}.part")
         with suppress(OSError):
             part.write_text(json.dumps({"written_s": time.time(), "time_s": round(time_s, 1), "heard": seconds}))
@@ -54,7 +54,7 @@ def read_pulse(folder: Path) -> Pulse | None:
     """Return the latest pulse, or None if there is none yet."""
     try:
         found = json.loads((folder / PULSE).read_text())
-        heard = {str(name): float(at) for name, at in found["heard"].items()}
-        return Pulse(written_s=float(found["written_s"]), time_s=float(found["time_s"]), heard=heard)
+        received_at = {str(name): float(at) for name, at in found["heard"].items()}
+        return Pulse(written_s=float(found["written_s"]), time_s=float(found["time_s"]), received_at=received_at)
     except (OSError, ValueError, AttributeError, KeyError, TypeError):
         return None

@@ -34,7 +34,7 @@ class Tracking(Observer):
         for text in config.track:
             require_tracker(text)
         self._progress = RunProgress(rounds=config.rounds, continuous=config.mode == "continuous", history=False)
-        self._trackers = [_Talking(text, config) for text in config.track]
+        self._trackers = [_TrackerThread(text, config) for text in config.track]
         self._ended = False
 
     def on_fact(self, fact: facts.Fact, time_s: float, state: State) -> None:
@@ -69,7 +69,7 @@ class Tracking(Observer):
             tracker.close(ended=self._ended)
 
 
-class _Talking:
+class _TrackerThread:
     """One tracker and the thread that sends to it."""
 
     def __init__(self, text: str, config: RunConfig) -> None:

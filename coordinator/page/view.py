@@ -30,7 +30,7 @@ def context_of(run: RunOverview) -> Context:
     """Return the values that the template needs."""
     lines = _lines(run)
     described = f"Test accuracy of {run.run} by round"
-    members = sorted(run.members, key=_calm)
+    members = sorted(run.members, key=_attention_order)
     return {
         "run": run,
         "waits": _waits(run),
@@ -77,7 +77,7 @@ def _mood(run: RunOverview) -> str:
     return "gain" if run.stage == "finished" else ""
 
 
-def _calm(member: MemberOverview) -> tuple[bool, str]:
+def _attention_order(member: MemberOverview) -> tuple[bool, str]:
     """Sort key: members with something unusual come first."""
     return member.status == "present" and not member.strikes, member.name
 

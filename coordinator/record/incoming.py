@@ -31,21 +31,21 @@ it."""
 _MARK = b"fedapcut"
 
 
-class Lane:
+class JobQueue:
     """Threads that start jobs in the order of submission. A caller that is a window ahead of them waits."""
 
     def __init__(self, name: str, *, threads: int = 1) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._ahead = threading.BoundedSemaphore(WINDOW_SLICES)
 
-    def do(self, job: Callable[[], T]) -> Future[T]:
+    def submit(self, job: Callable[[], T]) -> Future[T]:
         """Submit a job."""
         self._ahead.acquire()
         return self._threads.submit(self._done, job)
 
     def settle(self) -> None:
         """Wait until all jobs are done; for a lane with one thread."""
-        self.do(bool).result()
+        self.submit(bool).result()
 
     def _done(self, job: Callable[[], T]) -> T:
         try:
@@ -63,8 +63,8 @@ class Incoming:
     def __init__(self, folder: Path, reusable: ReusableFiles) -> None:
         self._folder = folder
         self._reusable = reusable
-        self._writing = Lane("slices")
-        self._digesting = Lane("digests", threads=2)  # in any order; two, so that the last digests take less time
+        self._writing = JobQueue("slices")
+        self._digesting = JobQueue("digests", threads=2)  # in any order; two, so that the last digests take less time
         self._sizes: dict[Path, int] = {}
         self._failed: dict[Path, OSError] = {}
         self._inherited: set[Path] = set()
@@ -72,7 +72,7 @@ class Incoming:
 
     def digest(self, data: Buffer) -> PendingDigest:
         """Compute the digest of a slice in another thread; the slice must not be written to meanwhile."""
-        return self._digesting.do(partial(slice_digest, data)).result
+        return self._digesting.submit(partial(slice_digest, data)).result
 
     def held(self, member: str, transfer: str, size_bytes: int) -> Iterator[Buffer]:
         """Start or restart a transfer: yield the whole slices that an earlier connection or process received. The
@@ -99,7 +99,7 @@ class Incoming:
         path = self._path(member, transfer)
         if path in self._failed and (error := self._settle(path)) is not None:  # later slices were not written either
             raise error
-        self._writing.do(partial(self._write, path, offset, data))
+        self._writing.submit(partial(self._write, path, offset, data))
 
     def hand_over(self, member: str, transfer: str, place: Path) -> None:
         """Move a complete payload to its final path. OSError: one of its slices could not be written."""

@@ -24,7 +24,7 @@ from protocol.contracts import Buffer
 from protocol.encodings import Encoding, downward
 from protocol.limits import SLICE_BYTES
 from protocol.naming import Naming
-from protocol.sealed_sets import gathered, row_layout, update_layout
+from protocol.sealed_sets import row_layout, statistics_set, update_layout
 from protocol.tensors import Array, Layout, TensorSet, WireTensor
 
 
@@ -188,7 +188,7 @@ class ModelForms:
         ]
         if not boxes:
             return None
-        made = gathered(boxes)
+        made = statistics_set(boxes)
         return Payload(path=Path(), layout=made.layout, encoding="f32", transfer=made.transfer, data=made.data)
 
     def initial(self) -> Payload:

@@ -107,7 +107,7 @@ class RunFollower:
         return Surroundings(
             running=running,
             now_s=now_s,
-            heard=pulse.heard if pulse is not None else {},
+            received_at=pulse.received_at if pulse is not None else {},
             traffic=self._traffic.counted,
             disk_free_bytes=room.f_bavail * room.f_frsize,
             disk_reserve_bytes=self._config.storage.reserve_bytes,

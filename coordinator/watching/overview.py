@@ -51,7 +51,7 @@ class Surroundings:
 
     running: bool | None
     now_s: float
-    heard: Mapping[str, float]
+    received_at: Mapping[str, float]
     traffic: Mapping[tuple[str, str], int]
     disk_free_bytes: int
     disk_reserve_bytes: int
@@ -170,13 +170,13 @@ def _weights(state: State) -> tuple[tuple[str, ...], tuple[tuple[float, ...], ..
 
 def _member(member: Member, state: State, progress: RunProgress, machine: Surroundings) -> MemberOverview:
     score = progress.latest(member.name)
-    heard = max(machine.heard.get(member.name, 0.0), progress.reported_at.get(member.name, 0.0)) or None
+    received_at = max(machine.received_at.get(member.name, 0.0), progress.reported_at.get(member.name, 0.0)) or None
     return MemberOverview(
         name=member.name,
         status=str(member.status),
         doing=_doing(member, state),
         round=progress.updates.get(member.name, 0),
-        heard_s=None if heard is None else max(machine.now_s - heard, 0.0),
+        heard_s=None if received_at is None else max(machine.now_s - received_at, 0.0),
         train_samples=member.train_samples,
         test_samples=member.test_samples,
         accuracy=score.accuracy if score else None,

@@ -121,7 +121,7 @@ class FedAp(FedBn):
             total = mixing.floored_distances(total, floor=CLOSEST)
         weights = mixing.mixing_from_distances(total, self_weight=self._diagonal)
         alike = similarity.nearest_similarity(similarity.similarities(measured_total, evidence.stats))
-        weights = similarity.set_apart(weights, alike < self.min_similarity)
+        weights = similarity.isolate(weights, alike < self.min_similarity)
         weights = mixing.cap_peer_weight(weights, max_peer_weight=self.max_peer_weight)
         layers = evidence.stats[0].layer_names
         return Mixing(weights=weights, layers=layers, distances=per_layer, similarity=alike)

@@ -31,7 +31,15 @@ from participant.sealing.group_key import GroupKey
 from participant.sealing.updates import SALT_BYTES, BrokenSeal, Sealer, Upload
 from protocol.errors import InvalidField
 from protocol.messages import Anchor, Finish, Goodbye, Sealing, Stats, Train, Update, Welcome
-from protocol.sealed_sets import SEALED, Ingredients, apart, box_set, read_ingredients, request_set, words_of
+from protocol.sealed_sets import (
+    SEALED,
+    Ingredients,
+    box_set,
+    read_ingredients,
+    read_statistics_set,
+    request_set,
+    words_of,
+)
 from protocol.tensors import Layout, TensorSet
 
 STATISTICS, SCORES = "statistics", "scores"
@@ -105,7 +113,7 @@ class SealedRun:
         seen: dict[str, int] = dict(facts.get("seen", {}))
         if order.peers is not None:
             try:
-                row, seen = self._request(apart(order.peers), order, seen)
+                row, seen = self._request(read_statistics_set(order.peers), order, seen)
             except (BrokenSeal, InvalidInput) as error:
                 reason = f"train {order.round_no}: {error}"
                 raise OrderRefused(Refusal(code="bad-seal", reason=reason)) from error

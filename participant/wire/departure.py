@@ -13,7 +13,7 @@ import structlog
 
 from participant.record.disk import RETRY_S, is_full
 from participant.wire.line import Line
-from participant.wire.post import Outgoing
+from participant.wire.message_stream import Outgoing
 from participant.wire.sent_log import SentLog
 
 log = structlog.get_logger()

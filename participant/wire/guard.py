@@ -87,7 +87,7 @@ class TrafficMonitor:
             self._arrivals.register(watched.socket, select.EPOLLIN)
         return watched
 
-    def let_go(self, watched: WatchedConnection) -> None:
+    def release(self, watched: WatchedConnection) -> None:
         """Stop watching: our descriptor would keep the connection open."""
         with self._lock:
             self._watched.remove(watched)

@@ -112,10 +112,10 @@ class Line:
             self.is_up = True
             return None
         if event == _MADE:
-            self._let_go()
+            self._release()
             self._watched = _MONITOR.watch(int(told["value"]), encrypted=self._is_encrypted)
             return None
-        self._let_go()
+        self._release()
         if event in _UNLIKE:  # after a failed handshake the coordinator gives no reason
             return _WRONG_KEY if self._is_encrypted else _NO_KEYS
         return _DOWN.get(zmq.Event(event), "the connection is gone")
@@ -147,14 +147,14 @@ class Line:
 
     def close(self, *, linger_ms: int = 0) -> None:
         """Close the socket and both ends of its monitor: an open one would block the termination of its context."""
-        self._let_go()
+        self._release()
         self.socket.disable_monitor()
         self.monitor.close()
         self.socket.close(linger=linger_ms)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         if self._watched is not None:
-            _MONITOR.let_go(self._watched)
+            _MONITOR.release(self._watched)
             self._watched = None
 
 

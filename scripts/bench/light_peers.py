@@ -15,7 +15,7 @@ from types import TracebackType
 from participant.decisions.layouts import floating_layout, model_layout
 from participant.record.model_file import read_spec
 from participant.wire.line import Address, Context, Line
-from participant.wire.post import Post
+from participant.wire.message_stream import MessageStream
 from participant.wire.sent_log import SentLog
 from protocol.messages import Hello, Message, Train, Update
 from protocol.tensors import Layout, TensorSet, names_digest
@@ -55,7 +55,7 @@ class LightPeer:
     def __init__(self, context: Context, address: Address, hello: Hello, sent: Path) -> None:
         self._line = Line(context, address)
         self._sent = SentLog(sent)
-        self._post = Post(lambda _message: True)
+        self._stream = MessageStream(lambda _message: True)
         self._hello = hello
         self.order: Train | None = None
         """The latest complete order that has not been answered yet."""
@@ -63,7 +63,7 @@ class LightPeer:
 
     def send(self, message: Message) -> None:
         """Queue a message and send as much as the socket accepts."""
-        self._post.send(message)
+        self._stream.send(message)
         self._flush()
 
     def turn(self) -> None:
@@ -75,11 +75,11 @@ class LightPeer:
             if self._line.is_up:  # not at the earlier event of the bare connection: a second hello would start over
                 self.send(self._hello)
         while self._line.is_up and (frames := self._line.receive()) is not None:
-            for message in self._post.receive(frames):
+            for message in self._stream.receive(frames):
                 if isinstance(message, Train):
                     self.order = message
-            if self._post.refused:
-                raise RuntimeError(f"a message to {self._hello.name} is not understood: {self._post.refused}")
+            if self._stream.refused:
+                raise RuntimeError(f"a message to {self._hello.name} is not understood: {self._stream.refused}")
             self._flush()
         self._flush()
 
@@ -100,8 +100,8 @@ class LightPeer:
             self.order = replace(self.order, weights=TensorSet.of({}))
 
     def _flush(self) -> None:
-        while self._line.is_up and self._post.outbound and self._line.can_send():
-            leaving = self._post.outbound.popleft()
+        while self._line.is_up and self._stream.outbound and self._line.can_send():
+            leaving = self._stream.outbound.popleft()
             self._sent.note(leaving.message, leaving.frames)  # as a participant does: part of the cost of sending
             self._line.send(leaving.frames)
 

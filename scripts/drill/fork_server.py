@@ -129,7 +129,7 @@ def _serve(line: socket.socket) -> None:
             handles = {handle: number for number, (_, handle) in children.items()}
             for ready in select.select([line.fileno(), *handles], [], [])[0]:
                 if ready in handles:
-                    _bury(line, children, handles[ready])
+                    _reap(line, children, handles[ready])
                     continue
                 received = line.recv(65_536)
                 if not received:
@@ -157,7 +157,7 @@ def _obey(line: socket.socket, children: dict[int, tuple[int, int]], request: di
     line.sendall(json.dumps({"child": number, "pid": pid}).encode() + b"\n")
 
 
-def _bury(line: socket.socket, children: dict[int, tuple[int, int]], number: int) -> None:
+def _reap(line: socket.socket, children: dict[int, tuple[int, int]], number: int) -> None:
     pid, handle = children.pop(number)
     _, status = os.waitpid(pid, 0)
     os.close(handle)

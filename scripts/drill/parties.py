@@ -26,7 +26,7 @@ from participant.config import JoinSettings
 from participant.data import load_dataset
 from participant.data.base import DataOptions
 from participant.joining import join
-from participant.progress import configure_logging, tell_finished_rounds
+from participant.progress import configure_logging, log_finished_rounds
 from participant.record.model_file import make_initial, write_model
 from participant.training.pace import Progress
 from scripts.drill.hostile.attackers import make_attackers
@@ -141,7 +141,7 @@ def take_part(settings: Mapping[str, object]) -> int:
     if isinstance(step, int):
         _count_files(Countdown(step), str(wanted.state))
     pace_s = cast(float, settings.get("pace_s", 0.0))
-    end = join(wanted, watch=partial(_at_a_pace, pace_s) if pace_s else tell_finished_rounds)
+    end = join(wanted, watch=partial(_at_a_pace, pace_s) if pace_s else log_finished_rounds)
     log = structlog.get_logger().error if end.code else structlog.get_logger().info
     log("participant.ended", participant=wanted.name, reason=end.reason, code=end.code)
     return end.code
@@ -149,7 +149,7 @@ def take_part(settings: Mapping[str, object]) -> int:
 
 def _at_a_pace(pause_s: float, progress: Progress) -> None:
     """Pause for `pause_s` in every round; changes no number."""
-    tell_finished_rounds(progress)
+    log_finished_rounds(progress)
     if progress.loss is not None:  # the round is trained
         threading.Event().wait(pause_s)
 

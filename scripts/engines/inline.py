@@ -297,17 +297,17 @@ class InlineFederation:
     def _mix_nearest(self, nearest: NearestMembers, round_no: int, receivers: Chosen) -> None:
         rows = self._pool.rows
         served = range(len(rows)) if receivers is None else receivers
-        made, let_go = self._room(len(served), rows[0].size)
+        made, release = self._room(len(served), rows[0].size)
         entries = self._sampling.entries(nearest, served, round_no)
         self._transport.givers = self._sampling.givers(round_no)
         blocks = [slice(start, start + LET_GO_AFTER) for start in range(0, len(served), LET_GO_AFTER)]
         for block in blocks:
             mix_entries(entries[block], rows, made[block])
-            let_go()
+            release()
         for block in blocks:
             for place, row in zip(served[block], made[block], strict=True):
                 rows[place][...] = row
-            let_go()
+            release()
 
     def _room(self, count: int, size: int) -> tuple[Sequence[Float32Array], Callable[[], None]]:
         return room_for_rows(self._options.root, count, size, most_bytes=MADE_IN_MEMORY)

@@ -128,8 +128,8 @@ class StoredPool:
                 self._homes.put(place, self._at_home | client.kept())
         share = self._table.size_bytes * len(self._clients) // len(self._table.array)  # this worker's share of the rows
         if share + self._homes.size_bytes > self._memory_bytes:
-            self._table.let_go()
-            self._homes.let_go()
+            self._table.release()
+            self._homes.release()
 
     def _instantiate(self, client: Client, home: State | None = None) -> LocalClient:
         """Instantiate a client from its stored state, without its shared weights. home None: before its first round."""
@@ -188,8 +188,8 @@ class _LocalStates:
     def size_bytes(self) -> int:
         return self._table.size_bytes
 
-    def let_go(self) -> None:
-        self._table.let_go()
+    def release(self) -> None:
+        self._table.release()
 
     def put(self, place: int, state: State) -> None:
         layout: Layout = tuple((name, tensor.dtype, tensor.shape) for name, tensor in state.items())

@@ -37,7 +37,7 @@ class MappedRows:
     def size_bytes(self) -> int:
         return len(self._memory)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release this process's pages; the next access loads them again."""
         if hasattr(mmap, "MADV_DONTNEED"):
             self._memory.madvise(mmap.MADV_DONTNEED)
@@ -50,4 +50,4 @@ def room_for_rows(
     if count * size * 4 <= most_bytes:
         return [np.empty(size, dtype=np.float32) for _ in range(count)], lambda: None
     table = MappedRows(folder, count, size, np.dtype(np.float32))
-    return list(table.array), table.let_go
+    return list(table.array), table.release

@@ -40,7 +40,7 @@ from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
 from scripts.run.tracking import LabTracking
 
-TELL_EVERY_S = 10.0
+PRINT_EVERY_S = 10.0
 """Seconds between progress lines if the output is not a terminal."""
 
 
@@ -140,7 +140,7 @@ class _Jobs:
         self._total = progress.add_task("all runs", total=sum(run.rounds for run in runs))
         self._running: dict[Connection, tuple[ForkProcess, RunSettings, TaskID]] = {}
         self._cohorts: dict[str, Cohort] = {}
-        self._began = self._told = time.monotonic()
+        self._began = self._printed_at = time.monotonic()
 
     def run(self) -> None:
         unwind_on_sigterm()
@@ -160,8 +160,8 @@ class _Jobs:
     def _tell_plainly(self, run: RunSettings, rounds: int) -> None:
         """Print a line every TELL_EVERY_S if there is no terminal to show progress bars."""
         now = time.monotonic()
-        if not self._console.is_terminal and now - self._told >= TELL_EVERY_S:
-            self._told = now
+        if not self._console.is_terminal and now - self._printed_at >= PRINT_EVERY_S:
+            self._printed_at = now
             at = f"{run.label} seed {run.seed}: round {rounds} of {run.rounds}"
             self._console.print(f"{at}, {len(self._waiting)} runs waiting, {now - self._began:.0f} s", soft_wrap=True)
 

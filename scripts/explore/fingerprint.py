@@ -45,7 +45,7 @@ DUE = frozenset({"until", "_deadline", "_opening_until", "_retry_at", "_hello_at
 
 IGNORED = frozenset(
     {
-        "counts", "_traffic", "_looked_at", "_contact_at", "serial", "lives", "heard_of", "faults",
+        "counts", "_traffic", "_checked_at", "_contact_at", "serial", "lives", "heard_of", "faults",
         "lost_messages", "messages", "answers", "_allowances", "_addresses", "_all_strangers",
         "reachable", "moved", "announced", "refused", "last_loss", "accepted_at",
         "_setup", "rules", "_rules", "clock", "_clock", "journal", "_parts", "_wants", "_compute", "socket", "_hello",
@@ -93,7 +93,7 @@ _TIMES_THAT_MATTER: dict[tuple[type, str], Callable[[Any], bool]] = {
 """Time fields that no decision reads in some states; the function gets their owner."""
 
 _REACH_S: dict[tuple[type, str], float] = {
-    (Link, "heard_at"): -DEAD_AFTER_S,
+    (Link, "received_at"): -DEAD_AFTER_S,
     (Link, "sent_at"): -HEARTBEAT_S,
     (Peer, "life_sign_at"): -LIFE_SIGN_EVERY_S,
 }

@@ -38,7 +38,7 @@ from participant.decisions.events import (
 )
 from participant.decisions.machine import AgentMachine
 from participant.decisions.reconnection import ConnectionState, Timeouts
-from participant.wire.post import Post
+from participant.wire.message_stream import MessageStream
 from protocol.codec import offers
 from protocol.errors import LocalProtocolError
 from protocol.messages import Anchor, Finish, Goodbye, Message, Stats, Update, Welcome
@@ -94,7 +94,7 @@ class MemoryHome:
             line=ConnectionState(TIMEOUTS, cast(Any, Steady()), has_finished=self.has_finished()),
             model_bytes=self._setup.layout.size_bytes("f32"),
         )
-        self.post = Post(self.machine.wants)
+        self.stream = MessageStream(self.machine.wants)
         self.connection: str | None = None
         self.is_opening = False
         self.job: Event | None = None
@@ -130,12 +130,12 @@ class MemoryHome:
 
     def judge(self, frames: Frames) -> list[Event]:
         """Return the machine's events for one message."""
-        complete = self.post.receive(frames)
-        if self.post.refused:
-            raise Accused(f"{self.name} calls the coordinator faulty: {self.post.refused}")
-        found: list[Event] = [PayloadMoved()] if self.post.moved else []
-        if self.post.announced is not None:
-            found.append(Announced(message=self.post.announced))
+        complete = self.stream.receive(frames)
+        if self.stream.refused:
+            raise Accused(f"{self.name} calls the coordinator faulty: {self.stream.refused}")
+        found: list[Event] = [PayloadMoved()] if self.stream.moved else []
+        if self.stream.announced is not None:
+            found.append(Announced(message=self.stream.announced))
         self._flush()
         return [*found, *(MessageReceived(message=message) for message in complete)]
 
@@ -178,7 +178,7 @@ class MemoryHome:
                     self._flush()
                     self._close()
                 case DropPayload():
-                    self.post.let_go()
+                    self.stream.release()
                 case End():
                     self.end = action
                 case Prepare(welcome=welcome):
@@ -191,18 +191,18 @@ class MemoryHome:
 
     def _send(self, message: Message) -> None:
         try:
-            self.post.send(message)
+            self.stream.send(message)
         except LocalProtocolError:
             return  # a message of the coordinator has made it obsolete
         self._flush()
 
     def _close(self) -> None:
         self.connection, self.is_opening = None, False
-        self.post.lost()
+        self.stream.lost()
 
     def _flush(self) -> None:
-        while self.connection is not None and self.post.outbound:
-            self.sent.append((self.connection, tuple(map(bytes, self.post.outbound.popleft().frames))))
+        while self.connection is not None and self.stream.outbound:
+            self.sent.append((self.connection, tuple(map(bytes, self.stream.outbound.popleft().frames))))
 
     def _prepare(self, welcome: Welcome) -> None:
         if welcome.initial is not None and welcome.initial.data is None:

@@ -46,7 +46,7 @@ def draw_curves(
     names = list(dict.fromkeys(summary.algorithm for summary in summaries))
     ends = [_draw_curve(axes, [s for s in summaries if s.algorithm == name], colour_of(name)) for name in names]
     low, high = axes.get_ylim()
-    for (height, last), name in zip(_apart(ends, gap=0.045 * (high - low), top=high), names, strict=True):
+    for (height, last), name in zip(_spread_out(ends, gap=0.045 * (high - low), top=high), names, strict=True):
         axes.annotate(name_of(name), (last, height), xytext=(6, 0), textcoords="offset points", va="center",
                       fontsize=8.5, color=colour_of(name))  # fmt: skip
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -69,7 +69,7 @@ def _draw_curve(axes: Axes, runs: Sequence[Summary], shade: str) -> tuple[float,
     return float(mean[-1]), float(rounds[-1])
 
 
-def _apart(ends: Sequence[tuple[float, float]], *, gap: float, top: float) -> list[tuple[float, float]]:
+def _spread_out(ends: Sequence[tuple[float, float]], *, gap: float, top: float) -> list[tuple[float, float]]:
     """Move label heights at least `gap` apart and none above `top`: up from the lowest, then down from the top."""
     order = sorted(range(len(ends)), key=lambda at: ends[at][0])
     heights = [end[0] for end in ends]

@@ -39,7 +39,7 @@ from participant.decisions.events import (
 )
 from participant.decisions.machine import AgentMachine
 from participant.decisions.reconnection import ConnectionState, Timeouts
-from participant.wire.post import Post
+from participant.wire.message_stream import MessageStream
 from protocol.contracts import Buffer
 from protocol.conversation import PeerState
 from protocol.delivery import Outbox
@@ -95,7 +95,7 @@ class SimulatedProcess:
         line = ConnectionState(timeouts, np.random.default_rng(1))
         greeting = replace(HELLO, run=self.disk[0])
         self.machine = AgentMachine(hello=greeting, line=line, model_bytes=2**30)
-        self.post = Post(self.machine.wants)
+        self.stream = MessageStream(self.machine.wants)
         self.is_up = False
         self.work: tuple[float, Event] | None = None
         self._perform(self.machine.start(self.now))
@@ -108,9 +108,9 @@ class SimulatedProcess:
         connection, frames = parcel
         if connection != self.connection or not self.is_up:
             return
-        complete = self.post.receive(frames)
-        assert self.post.refused == "", "the coordinator was accused"
-        moved, announced = self.post.moved, self.post.announced
+        complete = self.stream.receive(frames)
+        assert self.stream.refused == "", "the coordinator was accused"
+        moved, announced = self.stream.moved, self.stream.announced
         if moved:
             self.tell(PayloadMoved())
         if announced is not None:
@@ -139,7 +139,7 @@ class SimulatedProcess:
         for action in actions:
             match action:
                 case Emit(message=message):
-                    self.post.send(message)
+                    self.stream.send(message)
                     self._flush()
                 case OpenLine():
                     self.connection += 1
@@ -147,9 +147,9 @@ class SimulatedProcess:
                     self.tell(LineOpened())
                 case CloseLine():
                     self.is_up = False
-                    self.post.lost()
+                    self.stream.lost()
                 case DropPayload():
-                    self.post.let_go()
+                    self.stream.release()
                 case Prepare():
                     self.disk = (RUN, self.disk[1])
                     done = Prepared(run=RUN, report=self.disk[1], train_samples=500, test_samples=500)
@@ -173,8 +173,8 @@ class SimulatedProcess:
         return Update(run=RUN, round_no=order.round_no, steps=1, train_loss=0.0, scores=(), weights=trained)
 
     def _flush(self) -> None:
-        while self.post.outbound:
-            outgoing = self.post.outbound.popleft()
+        while self.stream.outbound:
+            outgoing = self.stream.outbound.popleft()
             if self.is_up:
                 self._link.send("coordinator", (self.connection, list(outgoing.frames)), self.now)
 
@@ -188,25 +188,25 @@ class SimulatedCoordinator:
         self.order: Order | None = None
         self.have: Step | None = None
         self._outbox = Outbox()
-        self._posts: dict[int, Post] = {}
+        self._streams: dict[int, MessageStream] = {}
         self._newest: int | None = None
 
     def forget(self) -> None:
-        self._posts.clear()
+        self._streams.clear()
         self._newest = None
 
     def receive(self, parcel: Parcel) -> None:
         connection, frames = parcel
-        post = self._posts.setdefault(connection, Post(self._is_wanted, Side.COORDINATOR))
-        for message in post.receive(frames):
+        stream = self._streams.setdefault(connection, MessageStream(self._is_wanted, Side.COORDINATOR))
+        for message in stream.receive(frames):
             if isinstance(message, Hello):
                 self._newest = connection
                 self._welcome(message)
             elif connection == self._newest:
                 self._on(message)
-        assert post.refused == "", "the participant was accused"
-        if post._conversation.state in (PeerState.UNKNOWN, PeerState.CLOSED):
-            post.send(HelloRequired())
+        assert stream.refused == "", "the participant was accused"
+        if stream._conversation.state in (PeerState.UNKNOWN, PeerState.CLOSED):
+            stream.send(HelloRequired())
         self._flush(connection)
 
     def beat(self) -> None:
@@ -255,13 +255,13 @@ class SimulatedCoordinator:
 
     def _send(self, message: Message) -> None:
         if self._newest is not None:
-            self._posts[self._newest].send(message)
+            self._streams[self._newest].send(message)
             self._flush(self._newest)
 
     def _flush(self, connection: int) -> None:
-        post = self._posts[connection]
-        while post.outbound:
-            self._link.send("participant", (connection, list(post.outbound.popleft().frames)), self.now)
+        stream = self._streams[connection]
+        while stream.outbound:
+            self._link.send("participant", (connection, list(stream.outbound.popleft().frames)), self.now)
 
 
 def run_to_its_end(weather: LinkFaults, seed: int, mishaps: dict[int, str], *, large: bool) -> SimulatedProcess:

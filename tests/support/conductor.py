@@ -22,7 +22,7 @@ from fedap_core.nn.state import State
 from fedap_core.strategies import Evidence, Measure, Phase, make_strategy, mixing_of_phase
 from participant.decisions.layouts import model_layout, shared_layout
 from participant.record.model_file import read_model
-from participant.wire.post import Post
+from participant.wire.message_stream import MessageStream
 from protocol.delivery import Outbox
 from protocol.messages import (
     Anchor,
@@ -81,7 +81,7 @@ class Conductor:
         self._strategy = make_strategy(plan.strategy, dict(plan.options))
         self._layout = shared_layout(self._spec, self._strategy)
         self._members = {name: KnownMember(name) for name in sorted(members)}
-        self._posts: dict[bytes, Post] = {}
+        self._streams: dict[bytes, MessageStream] = {}
         self._names: dict[bytes, str] = {}
         self._strike = strike
         self._mixing: FloatArray | None = None
@@ -136,34 +136,34 @@ class Conductor:
             context.term()
 
     def _receive(self, socket: zmq.Socket[bytes], connection: bytes, frames: list[bytes]) -> None:
-        post = self._posts.setdefault(connection, Post(self._is_wanted, Side.COORDINATOR))
+        stream = self._streams.setdefault(connection, MessageStream(self._is_wanted, Side.COORDINATOR))
         known = self._names.get(connection)
-        for message in post.receive(list(frames)):
+        for message in stream.receive(list(frames)):
             if isinstance(message, Hello):
                 self._names[connection] = known = message.name
                 self._welcome(socket, connection, message)
             elif known is not None:
                 self._note(socket, self._members[known], message)
         if known is None:
-            post.send(HelloRequired())
+            stream.send(HelloRequired())
         self._flush(socket, connection)
 
     def _is_wanted(self, message: Message) -> bool:
         return isinstance(message, Stats | Update | Goodbye)
 
     def _flush(self, socket: zmq.Socket[bytes], connection: bytes) -> None:
-        post = self._posts[connection]
-        while post.outbound:
-            outgoing = post.outbound.popleft()
+        stream = self._streams[connection]
+        while stream.outbound:
+            outgoing = stream.outbound.popleft()
             try:
                 socket.send_multipart([connection, *outgoing.frames])
             except zmq.ZMQError:
-                post.lost()
+                stream.lost()
 
     def _send(self, socket: zmq.Socket[bytes], member: KnownMember, message: Message) -> None:
         if not member.connection:
             return
-        self._posts[member.connection].send(message)
+        self._streams[member.connection].send(message)
         self._flush(socket, member.connection)
         self._strike(member.name, f"said {message.KIND}" + _round(message))
 
@@ -177,7 +177,7 @@ class Conductor:
         if order is not None and _answer(order) not in member.reports:
             want = Step(kind=_answer_kind(order), round_no=order.round_no)
         round_no = 0 if order is None else order.round_no
-        self._posts[member.connection].send(Heartbeat(run=RUN, round_no=round_no, have=have, want=want))
+        self._streams[member.connection].send(Heartbeat(run=RUN, round_no=round_no, have=have, want=want))
         self._flush(socket, member.connection)
 
     # --- the run ------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from fedap_core.bn_stats import BnStats, LayerMoments
 from fedap_core.distances import diagonal_distances, total_distance
 from fedap_core.errors import InvalidInput
 from fedap_core.mixing import check_mixing, mixing_from_distances
-from fedap_core.similarity import nearest_similarity, set_apart, similarities
+from fedap_core.similarity import isolate, nearest_similarity, similarities
 from fedap_core.strategies import Evidence, make_strategy
 
 
@@ -43,7 +43,7 @@ def test_nearest_is_the_one_most_alike_and_a_lone_member_lacks_nobody() -> None:
 def test_stranger_gets_and_gives_nothing_and_the_others_keep_their_own_weight() -> None:
     distances = np.array([[0.0, 1.0, 2.0, 1.0], [1.0, 0.0, 1.0, 3.0], [2.0, 1.0, 0.0, 1.0], [1.0, 3.0, 1.0, 0.0]])
     weights = mixing_from_distances(distances, self_weight=0.4)
-    apart = set_apart(weights, np.array([False, False, False, True]))
+    apart = isolate(weights, np.array([False, False, False, True]))
     check_mixing(apart)
     assert apart[3].tolist() == [0.0, 0.0, 0.0, 1.0]
     assert apart[:3, 3].tolist() == [0.0, 0.0, 0.0]
@@ -53,17 +53,17 @@ def test_stranger_gets_and_gives_nothing_and_the_others_keep_their_own_weight() 
 
 def test_without_strangers_weights_are_the_same_bits() -> None:
     weights = mixing_from_distances(np.array([[0.0, 1.0], [1.0, 0.0]]), self_weight=0.3)
-    assert set_apart(weights, np.zeros(2, dtype=np.bool_)).tobytes() == weights.tobytes()
+    assert isolate(weights, np.zeros(2, dtype=np.bool_)).tobytes() == weights.tobytes()
 
 
 def test_two_strangers_to_each_other_both_stay_alone() -> None:
     weights = np.full((2, 2), 0.5)
-    assert set_apart(weights, np.ones(2, dtype=np.bool_)).tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    assert isolate(weights, np.ones(2, dtype=np.bool_)).tolist() == [[1.0, 0.0], [0.0, 1.0]]
 
 
 def test_one_mark_per_member_is_needed() -> None:
     with pytest.raises(InvalidInput, match="strangers"):
-        set_apart(np.eye(2), np.zeros(3, dtype=np.bool_))
+        isolate(np.eye(2), np.zeros(3, dtype=np.bool_))
 
 
 def test_fedap_leaves_a_stranger_alone_only_where_it_is_asked_to() -> None:

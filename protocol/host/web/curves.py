@@ -180,7 +180,7 @@ def _band(one: CurveLine, x: AxisScale, y: AxisScale) -> Svg:
 def _names(series: Sequence[CurveLine], x: AxisScale, y: AxisScale, frame: Frame) -> list[Svg]:
     """Draw the names at the ends of the lines, at least one text line apart."""
     ends = [y(max(one.points[-1][1], y.low)) for one in series]
-    heights = apart(ends, gap=15, low=frame.top + 4, high=frame.height - frame.bottom)
+    heights = spread_out(ends, gap=15, low=frame.top + 4, high=frame.height - frame.bottom)
     drawn = []
     for one, height in zip(series, heights, strict=True):
         at = x(one.points[-1][0])
@@ -190,7 +190,7 @@ def _names(series: Sequence[CurveLine], x: AxisScale, y: AxisScale, frame: Frame
     return drawn
 
 
-def apart(places: Sequence[float], *, gap: float, low: float, high: float) -> list[float]:
+def spread_out(places: Sequence[float], *, gap: float, low: float, high: float) -> list[float]:
     """Return the places moved so that all are `gap` apart and within low..high; the moves are small, not minimal."""
     order = sorted(range(len(places)), key=lambda at: places[at])
     moved = [min(max(place, low), high) for place in places]

@@ -27,7 +27,7 @@ from protocol.host.web.colours import series_style
 
 EVERY_S = 1.0
 """Seconds between two reads of the source."""
-_QUIET_LOOKS = 15
+_IDLE_CHECKS = 15
 """Reads without changes after which a keep-alive is sent: proxies cut silent connections."""
 MOST_STREAMS = 64
 _STYLES = 48
@@ -135,18 +135,18 @@ class LivePage:
         the server stops: the browser then shows the end of the run."""
         self._streams += 1
         seen: dict[str, str] = {}
-        quiet = 0
+        idle = 0
         try:
             is_last = False
             while not is_last:
                 is_last = self._closing.is_set()
                 board = await self._latest(anew=is_last)
                 news = {part: text for part, text in board.items() if seen.get(part) != text}
-                quiet = 0 if news else quiet + 1
+                idle = 0 if news else idle + 1
                 if news:
                     seen = dict(board)
                     yield f"event: parts\ndata: {json.dumps(news)}\n\n"
-                elif quiet % _QUIET_LOOKS == 0:
+                elif idle % _IDLE_CHECKS == 0:
                     yield ": still here\n\n"
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._closing.wait(), EVERY_S)

@@ -21,7 +21,7 @@ from participant.decisions.layouts import shared_layout
 from participant.record.model_file import read_spec
 from participant.wire.keys import read_keys
 from participant.wire.line import Address, Line, shared_context
-from participant.wire.post import Post
+from participant.wire.message_stream import MessageStream
 from protocol.codec import encode
 from protocol.contracts import Buffer
 from protocol.messages import Anchor, Finish, Goodbye, Hello, Message, Reject, Stats, Train, Update
@@ -88,11 +88,11 @@ class _Peer:
 
     def __init__(self, membership: Membership, endpoint: str) -> None:
         self._line = Line(shared_context(1), membership.address(endpoint))
-        self._post = Post(lambda _message: True)
+        self._stream = MessageStream(lambda _message: True)
         self.is_gone = False
 
     def send(self, message: Message) -> None:
-        self._post.send(message)
+        self._stream.send(message)
 
     def received(self) -> list[Message]:
         """Return the complete messages received; sends what is due and waits for a moment."""
@@ -100,9 +100,9 @@ class _Peer:
             self.is_gone = self.is_gone or self._line.read_monitor() is not None
         found: list[Message] = []
         while self._line.is_up and (frames := self._line.receive()) is not None:
-            found += self._post.receive(frames)
-        while self._line.is_up and self._post.outbound and self._line.can_send():
-            self._line.send(self._post.outbound.popleft().frames)
+            found += self._stream.receive(frames)
+        while self._line.is_up and self._stream.outbound and self._line.can_send():
+            self._line.send(self._stream.outbound.popleft().frames)
         (self._line.socket if self._line.is_up else self._line.monitor).poll(10)
         return found
 

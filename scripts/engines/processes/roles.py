@@ -17,7 +17,7 @@ import typer
 
 from participant.config import JoinSettings
 from participant.joining import Host, join
-from participant.progress import configure_logging, tell_finished_rounds
+from participant.progress import configure_logging, log_finished_rounds
 from scripts.engines.processes.children import guarded
 
 _FILES_EACH = 16
@@ -56,7 +56,7 @@ def _guarded_join(settings: JoinSettings, host: Host) -> int:
 
 
 def _join(settings: JoinSettings, host: Host | None) -> int:
-    end = join(settings, watch=tell_finished_rounds, host=host)
+    end = join(settings, watch=log_finished_rounds, host=host)
     if end.code:
         structlog.get_logger().error("participant.ended", participant=settings.name, reason=end.reason)
     return end.code

@@ -190,33 +190,33 @@ class _Federation:
         return line.decode().split()[-1]
 
     def _watch(self, children: Children, start: Start) -> None:
-        story = self._recorder(start)
+        recorder = self._recorder(start)
         try:
             farewell_ends = None
             while children.alive:
                 try:
                     children.wait(timeout_s=GLANCE_S)
                 except ChildFailed:
-                    story.catch_up()  # the journal may have a better reason
+                    recorder.catch_up()  # the journal may have a better reason
                     raise
-                story.catch_up()
+                recorder.catch_up()
                 if farewell_ends is None and not any(child.name == "coordinator" for child in children.alive):
                     farewell_ends = time.monotonic() + FAREWELL_S
                 if farewell_ends is not None and time.monotonic() > farewell_ends:
                     break
-            story.catch_up(is_last=True)
+            recorder.catch_up(is_last=True)
         finally:
-            story.close()
+            recorder.close()
             os.close(self._coordinator_says)
-        if not story.is_over:
+        if not recorder.is_over:
             raise ChildFailed(f"the coordinator ended before the run; see {self._home / 'logs' / 'coordinator.log'}")
 
     def _tell(self, start: Start) -> None:
-        story = self._recorder(start)
+        recorder = self._recorder(start)
         try:
-            story.catch_up(is_last=True)
+            recorder.catch_up(is_last=True)
         finally:
-            story.close()
+            recorder.close()
 
     def _recorder(self, start: Start) -> RunRecorder:
         from scripts.engines.processes.recording import RunRecorder  # after the last fork: participants do not need it

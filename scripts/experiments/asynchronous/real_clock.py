@@ -23,7 +23,7 @@ from fedap_core.arrays import FloatArray
 from fedap_core.errors import InvalidInput
 from participant.config import JoinSettings
 from participant.joining import join
-from participant.progress import configure_logging, tell_finished_rounds
+from participant.progress import configure_logging, log_finished_rounds
 from participant.training.pace import Progress
 from protocol.messages import Score
 from scripts.engines.base import EngineOptions
@@ -69,7 +69,7 @@ class Stretched:
     def __call__(self, progress: Progress) -> None:
         if progress.round_no != self._round:
             self._round, self._began = progress.round_no, time.monotonic()
-        tell_finished_rounds(progress)
+        log_finished_rounds(progress)
         if progress.loss is not None:  # reported once, when the round is trained and saved
             threading.Event().wait(self._devices.wait_s(self._member, time.monotonic() - self._began))
 

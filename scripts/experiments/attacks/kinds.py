@@ -54,7 +54,7 @@ class AttackKind:
     twin: it sends the statistics of the first honest member as its own. labels: it trains on reversed labels.
     """
 
-    says: str
+    description: str
     update: Forge = lambda now: now.trained
     samples: float = 1.0
     twin: bool = False
@@ -82,39 +82,45 @@ def _one_tensor(now: Situation) -> Float32Array:
 
 
 ATTACKS: dict[str, AttackKind] = {
-    "none": AttackKind(says="a fifth honest member"),
-    "huge": AttackKind(says="900,000 everywhere, from the first round", update=lambda now: np.full_like(now.sent, 9e5)),
-    "nan": AttackKind(says="NaN everywhere", update=lambda now: np.full_like(now.sent, np.nan)),
-    "zeros": AttackKind(says="zeros", update=lambda now: np.zeros_like(now.sent)),
-    "random": AttackKind(
-        says="random weights", update=lambda now: now.rng.normal(0, 0.1, now.sent.size).astype(np.float32)
+    "none": AttackKind(description="a fifth honest member"),
+    "huge": AttackKind(
+        description="900,000 everywhere, from the first round", update=lambda now: np.full_like(now.sent, 9e5)
     ),
-    "flip": AttackKind(says="its step reversed", update=_flip(1.0)),
-    "flip-2": AttackKind(says="its step reversed, twice as long", update=_flip(2.0)),
-    "flip-10": AttackKind(says="its step reversed, ten times as long", update=_flip(10.0)),
-    "noise": AttackKind(says="noise of ten honest steps", update=lambda now: now.sent + now.noise(10 * now.step)),
-    "quiet-noise": AttackKind(says="noise of one honest step", update=lambda now: now.trained + now.noise(now.step)),
-    "drift": AttackKind(says="the same direction in every round, one honest step long", update=_drift),
+    "nan": AttackKind(description="NaN everywhere", update=lambda now: np.full_like(now.sent, np.nan)),
+    "zeros": AttackKind(description="zeros", update=lambda now: np.zeros_like(now.sent)),
+    "random": AttackKind(
+        description="random weights", update=lambda now: now.rng.normal(0, 0.1, now.sent.size).astype(np.float32)
+    ),
+    "flip": AttackKind(description="its step reversed", update=_flip(1.0)),
+    "flip-2": AttackKind(description="its step reversed, twice as long", update=_flip(2.0)),
+    "flip-10": AttackKind(description="its step reversed, ten times as long", update=_flip(10.0)),
+    "noise": AttackKind(
+        description="noise of ten honest steps", update=lambda now: now.sent + now.noise(10 * now.step)
+    ),
+    "quiet-noise": AttackKind(
+        description="noise of one honest step", update=lambda now: now.trained + now.noise(now.step)
+    ),
+    "drift": AttackKind(description="the same direction in every round, one honest step long", update=_drift),
     "product": AttackKind(
-        says="half the honest mean step, reversed (inner-product manipulation)",
+        description="half the honest mean step, reversed (inner-product manipulation)",
         update=lambda now: now.sent - np.float32(0.5) * now.mean_step,
     ),
     "a-little": AttackKind(
-        says="1.5 deviations below the honest mean, in every value (a little is enough)", update=_a_little
+        description="1.5 deviations below the honest mean, in every value (a little is enough)", update=_a_little
     ),
-    "few-values": AttackKind(says="one honest step, all of it in ten values", update=_one_tensor),
+    "few-values": AttackKind(description="one honest step, all of it in ten values", update=_one_tensor),
     "alternating": AttackKind(
-        says="ten times reversed in every second round",
+        description="ten times reversed in every second round",
         update=lambda now: now.trained if now.round_no % 2 else _flip(10.0)(now),
     ),
-    "labels": AttackKind(says="trains on reversed labels", labels=True),
+    "labels": AttackKind(description="trains on reversed labels", labels=True),
     "samples": AttackKind(
-        says="says it has 1000 times its samples, and reverses its step", update=_flip(1.0), samples=1000.0
+        description="says it has 1000 times its samples, and reverses its step", update=_flip(1.0), samples=1000.0
     ),
     "twin": AttackKind(
-        says="sends a victim's statistics as its own, and reverses its step", update=_flip(1.0), twin=True
+        description="sends a victim's statistics as its own, and reverses its step", update=_flip(1.0), twin=True
     ),
     "twin-labels": AttackKind(
-        says="sends a victim's statistics, and trains on reversed labels", twin=True, labels=True
+        description="sends a victim's statistics, and trains on reversed labels", twin=True, labels=True
     ),
 }

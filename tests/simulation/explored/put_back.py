@@ -16,7 +16,7 @@ small_slices.shrink()
 
 from participant.decisions.events import Announced, MessageReceived  # noqa: E402
 from participant.decisions.steps import Activity  # noqa: E402
-from participant.wire.post import Post  # noqa: E402 - slices are small from here on
+from participant.wire.message_stream import MessageStream  # noqa: E402 - slices are small from here on
 from protocol.codec import offers  # noqa: E402
 from protocol.contracts import Buffer  # noqa: E402
 from protocol.messages import ORDERS, Message  # noqa: E402
@@ -29,7 +29,7 @@ AT_WORK = (Activity.MEASURING, Activity.IDLE, Activity.TRAINING)
 """Phases of a member."""
 
 
-class HandingOn(Post):
+class HandingOn(MessageStream):
     """What is not wanted at the moment is handed on as it is."""
 
     def receive(self, frames: Sequence[Buffer]) -> list[Message]:
@@ -43,13 +43,13 @@ class JudgesBatches(MemoryHome):
 
     def boot(self) -> None:
         super().boot()
-        self.post = HandingOn(self._wanted)
+        self.stream = HandingOn(self._wanted)
 
     def _wanted(self, message: Message) -> bool:
         return (message.KIND not in ORDERS or self.machine.phase in AT_WORK) and self.machine.wants(message)
 
     def receive(self, batch: Sequence[Frames]) -> None:
-        received = [self.post.receive(frames) for frames in batch]
+        received = [self.stream.receive(frames) for frames in batch]
         self._flush()
         for message in (one for complete in received for one in complete):
             if offers(message) and message.KIND in ORDERS and self._wanted(message):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.record.disk import ReusableFiles
-from coordinator.record.incoming import Incoming, Lane
+from coordinator.record.incoming import Incoming, JobQueue
 from protocol.limits import SLICE_BYTES, WINDOW_SLICES
 from protocol.naming import NAME_DIGITS, slice_digest
 
@@ -133,7 +133,7 @@ def test_digests_made_beside_are_those_of_the_slices(tmp_path: Path) -> None:
 
 def test_who_is_a_window_ahead_of_a_lane_waits() -> None:
     """The first job is done when a window of them has been given; so each is done while at most a window is ahead."""
-    lane, full, given, seen = Lane("test"), threading.Event(), list[Future[None]](), list[int]()
+    lane, full, given, seen = JobQueue("test"), threading.Event(), list[Future[None]](), list[int]()
     block = bytes(1 << 20)
 
     def job() -> None:
@@ -142,7 +142,7 @@ def test_who_is_a_window_ahead_of_a_lane_waits() -> None:
         seen.append(len(given))
 
     for number in range(50):
-        given.append(lane.do(job))
+        given.append(lane.submit(job))
         if number + 1 == WINDOW_SLICES:
             full.set()
     lane.settle()

@@ -40,7 +40,7 @@ def test_released_connection_leaves_the_member_and_its_last_sign_of_life() -> No
     assert roster.received("c1", 9.0) is None
     link = roster.link("a")
     assert link is not None
-    assert link.heard_at == 7.0
+    assert link.received_at == 7.0
 
 
 def test_dropped_member_is_unknown() -> None:
@@ -55,7 +55,7 @@ def test_restart_gives_everybody_time_to_come_back() -> None:
     roster.connect("a", "c1", 0.0)
     roster.restart(["a", "b"], 50.0)
     links = [roster.link(name) for name in "ab"]
-    assert [(link.heard_at, link.connection) for link in links if link] == [(50.0, None), (50.0, None)]
+    assert [(link.received_at, link.connection) for link in links if link] == [(50.0, None), (50.0, None)]
 
 
 def test_waiting_for_training_is_waiting_for_the_order_to_measure_before_it() -> None:
@@ -77,7 +77,7 @@ def test_member_is_busy_from_being_told_until_it_was_judged() -> None:
     assert link is not None
     member = Member(name="a", identity="a", train_samples=1, test_samples=1)
     assert not link.is_busy(member)
-    link.said = Order(kind="train", round_no=1, weights=None)
+    link.sent_order = Order(kind="train", round_no=1, weights=None)
     assert link.is_busy(member)
     member.answered = Step(kind="stats", round_no=1)
     assert link.is_busy(member)

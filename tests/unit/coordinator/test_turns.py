@@ -16,7 +16,7 @@ from coordinator.config import make_config
 from coordinator.decisions import events
 from coordinator.runs import Federation, open_run
 from coordinator.wire.router import Received
-from participant.wire.post import Post
+from participant.wire.message_stream import MessageStream
 from protocol.limits import SLICE_BYTES
 from protocol.messages import Hello, Message, Slice, Train, Update
 from protocol.tensors import TensorSet
@@ -35,21 +35,21 @@ class Caller:
         self.socket = context.socket(zmq.DEALER)
         self.socket.linger = 0
         self.socket.connect(endpoint)
-        self.post = Post(lambda _message: True)
+        self.stream = MessageStream(lambda _message: True)
         self.received: list[Message] = []
         self.holds: Callable[[Message], bool] = lambda _message: False
 
     def flush(self) -> None:
-        while self.post.outbound and not self.holds(self.post.outbound[0].message):
-            self.socket.send_multipart(self.post.outbound.popleft().frames)
+        while self.stream.outbound and not self.holds(self.stream.outbound[0].message):
+            self.socket.send_multipart(self.stream.outbound.popleft().frames)
 
     def receive(self) -> None:
         while self.socket.poll(0):
-            self.received += self.post.receive(self.socket.recv_multipart())
+            self.received += self.stream.receive(self.socket.recv_multipart())
             self.flush()
 
     def send(self, message: Message) -> None:
-        self.post.send(message)
+        self.stream.send(message)
         self.flush()
 
 
@@ -138,7 +138,7 @@ def test_a_report_whose_end_is_heard_after_its_senders_next_hello_comes_again_an
             message.KIND == "update" if report.weights.transfer is None else is_slice_at(message, last)
         )
         before.send(report)
-        desk.turn_until(lambda: bool(before.post.outbound), "the end of the report to be due", before)
+        desk.turn_until(lambda: bool(before.stream.outbound), "the end of the report to be due", before)
         before.holds = lambda _message: False
         before.flush()
         endings = desk.take(1)

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from scripts.experiments.demo import in_words
-from scripts.report.figures import _apart, convergence_figure, mixing_figure
+from scripts.report.figures import _spread_out, convergence_figure, mixing_figure
 from scripts.run.mixing_record import MixingRecord
 from scripts.run.results import Summary
 
@@ -45,8 +45,8 @@ def test_curves_of_several_seeds_are_averaged_over_their_common_rounds(tmp_path:
 def test_labels_keep_their_distance_and_their_order() -> None:
     """80, 81 and 90 with a gap of 5: the second moves up to 85, the third stays. Below a top of 88 all move down."""
     ends = [(81.0, 9.0), (80.0, 9.0), (90.0, 9.0)]
-    assert _apart(ends, gap=5.0, top=100.0) == [(85.0, 9), (80.0, 9), (90.0, 9)]
-    assert _apart(ends, gap=5.0, top=88.0) == [(83.0, 9), (78.0, 9), (88.0, 9)]
+    assert _spread_out(ends, gap=5.0, top=100.0) == [(85.0, 9), (80.0, 9), (90.0, 9)]
+    assert _spread_out(ends, gap=5.0, top=88.0) == [(83.0, 9), (78.0, 9), (88.0, 9)]
 
 
 def test_a_heat_map_names_receivers_and_sources(tmp_path: Path) -> None:

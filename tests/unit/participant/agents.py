@@ -61,7 +61,7 @@ class Agent:
         self.now = now
         return self.on(Ticked())
 
-    def said(self) -> list[Message]:
+    def sent(self) -> list[Message]:
         return [action.message for action in self.actions if isinstance(action, Emit)]
 
     def work(self) -> list[object]:

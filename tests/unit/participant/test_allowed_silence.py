@@ -122,14 +122,14 @@ def test_hello_is_not_said_again_while_its_answer_is_on_its_way() -> None:
         agent.receive(beat())
         assert agent.at(now + 0.9) == []
     agent.at(7.0)
-    assert [message.KIND for message in agent.said()] == ["hello"]
+    assert [message.KIND for message in agent.sent()] == ["hello"]
     agent.now = 8.0
     agent.on(PayloadMoved())
     agent.now = 19.0
     agent.receive(beat())
     assert agent.at(19.9) == []
     agent.at(20.0)
-    assert [message.KIND for message in agent.said()] == ["hello"]
+    assert [message.KIND for message in agent.sent()] == ["hello"]
 
 
 def test_a_handshake_that_does_not_end_is_given_twice_as_long_each_time() -> None:
@@ -155,6 +155,6 @@ def test_a_repeated_hello_waits_longer_on_a_line_that_is_allowed_more() -> None:
     began = agent.now
     assert agent.at(began + 3.9) == []
     agent.at(began + 4.0)
-    assert [message.KIND for message in agent.said()] == ["hello"]
+    assert [message.KIND for message in agent.sent()] == ["hello"]
     agent.now = began + 4.0
     assert until_lost(agent) == 8.0  # twelve in all

@@ -15,7 +15,7 @@ from participant.record.disk import Disk
 from participant.record.private_state import PrivateState, SavedRound
 from participant.wire.departure import MOST_WAITING, MessageSender
 from participant.wire.line import Address, Line
-from participant.wire.post import Outgoing, Post
+from participant.wire.message_stream import MessageStream, Outgoing
 from participant.wire.sent_log import SentLog
 from protocol.codec import encode
 from protocol.messages import Message
@@ -145,29 +145,29 @@ def test_what_waits_for_room_is_bounded_and_signs_of_life_pass_it(disk: Path) ->
     while not line.is_up:
         assert line.monitor.poll(int(1000 * LATE_S)), "no line"
         assert line.read_monitor() is None
-    post, log = Post(lambda _message: True), SentLog(disk / "sent.jsonl")
+    stream, log = MessageStream(lambda _message: True), SentLog(disk / "sent.jsonl")
     departure = MessageSender(log)
     ballast = fill(disk, leave=0)
     fill_last_page(log)
-    post.outbound.append(outgoing(update(0)))
-    post.outbound.append(outgoing(beat()))
-    departure.flush(line, post.outbound, 0.0)
+    stream.outbound.append(outgoing(update(0)))
+    stream.outbound.append(outgoing(beat()))
+    departure.flush(line, stream.outbound, 0.0)
     assert router.poll(int(1000 * LATE_S)), "no sign of life"
     for number in range(500):
-        post.outbound.append(outgoing(update(number)))
-        post.outbound.append(outgoing(beat()))
-        departure.flush(line, post.outbound, 0.0)
+        stream.outbound.append(outgoing(update(number)))
+        stream.outbound.append(outgoing(beat()))
+        departure.flush(line, stream.outbound, 0.0)
         while router.poll(0):
             assert b"heartbeat" in router.recv_multipart()[-1]
-    assert len(post.outbound) <= MOST_WAITING
+    assert len(stream.outbound) <= MOST_WAITING
     assert departure.retry_at is not None
     ballast.unlink()
 
     def has_left() -> bool:
-        departure.flush(line, post.outbound, 100.0)
+        departure.flush(line, stream.outbound, 100.0)
         while router.poll(0):
             router.recv_multipart()
-        return not post.outbound
+        return not stream.outbound
 
     wait_until(has_left, "everything to leave", deadline_s=LATE_S)
     assert departure.retry_at is None

@@ -41,10 +41,10 @@ def test_welcome_prepares_and_the_first_heartbeat_wants_whatever_comes_first() -
     welcome = replace(WELCOME, heartbeat_s=1.0, initial=WEIGHTS)
     assert Prepare(welcome=welcome) in agent.receive(welcome)
     agent.at(1.0)
-    assert agent.said() == [beat()], "while it prepares it wants nothing"
+    assert agent.sent() == [beat()], "while it prepares it wants nothing"
     agent.on(prepared())
     agent.at(2.0)
-    assert agent.said() == [beat(want=Step(kind="anchor", round_no=0))]
+    assert agent.sent() == [beat(want=Step(kind="anchor", round_no=0))]
     assert agent.machine.phase is Activity.IDLE
 
 
@@ -63,11 +63,11 @@ def test_round_goes_from_order_to_report_to_the_next_want() -> None:
     assert agent.work() == [train(0)]
     assert agent.machine.phase is Activity.TRAINING
     agent.at(1.0)
-    assert agent.said() == [replace(beat(), round_no=0)], "an order is had when a crash cannot lose it any more"
+    assert agent.sent() == [replace(beat(), round_no=0)], "an order is had when a crash cannot lose it any more"
     agent.on(Reported(report=update(0)))
-    assert agent.said() == [update(0)]
+    assert agent.sent() == [update(0)]
     agent.at(2.0)
-    assert agent.said() == [beat(have=Step(kind="train", round_no=0), want=Step(kind="anchor", round_no=1))]
+    assert agent.sent() == [beat(have=Step(kind="train", round_no=0), want=Step(kind="anchor", round_no=1))]
 
 
 def test_measuring_is_a_phase_and_wants_train_afterwards() -> None:
@@ -76,10 +76,10 @@ def test_measuring_is_a_phase_and_wants_train_afterwards() -> None:
     assert agent.machine.phase is Activity.MEASURING
     agent.on(Reported(report=Stats(run=RUN, round_no=0, samples=3, moments=WEIGHTS)))
     agent.at(1.0)
-    assert agent.said()[-1] == beat(want=Step(kind="train", round_no=0)), "statistics are not on disk"
+    assert agent.sent()[-1] == beat(want=Step(kind="train", round_no=0)), "statistics are not on disk"
     assert agent.receive(beat(have=Step(kind="stats", round_no=0))) == [DropPayload()]
     agent.at(2.0)
-    assert agent.said()[-1] == beat(have=Step(kind="anchor", round_no=0), want=Step(kind="train", round_no=0))
+    assert agent.sent()[-1] == beat(have=Step(kind="anchor", round_no=0), want=Step(kind="train", round_no=0))
 
 
 def test_repeated_order_is_not_carried_out_twice_but_its_report_is_said_again() -> None:
@@ -88,7 +88,7 @@ def test_repeated_order_is_not_carried_out_twice_but_its_report_is_said_again() 
     assert agent.receive(train(0)) == []
     agent.on(Reported(report=update(0)))
     agent.receive(train(0))
-    assert (agent.work(), agent.said()) == ([], [update(0)])
+    assert (agent.work(), agent.sent()) == ([], [update(0)])
 
 
 def test_stale_order_is_ignored() -> None:
@@ -104,7 +104,7 @@ def test_newer_order_waits_for_the_work_in_progress_and_replaces_an_older_one() 
     assert agent.receive(train(1)) == []
     assert agent.receive(train(2)) == []
     agent.on(Reported(report=update(0)))
-    assert (agent.said(), agent.work()) == ([update(0)], [train(2)])
+    assert (agent.sent(), agent.work()) == ([update(0)], [train(2)])
 
 
 def test_report_is_said_again_after_being_wanted_twice_and_let_go_when_it_is_had() -> None:
@@ -114,20 +114,20 @@ def test_report_is_said_again_after_being_wanted_twice_and_let_go_when_it_is_had
     want = beat(want=Step(kind="update", round_no=0))
     assert agent.receive(want) == []
     agent.receive(want)
-    assert agent.said() == [update(0)]
+    assert agent.sent() == [update(0)]
     assert agent.receive(beat(have=Step(kind="update", round_no=0))) == [DropPayload()]
     assert agent.receive(want) == []
     agent.receive(want)
-    assert agent.said() == [update(0)], "the coordinator has lost what it had"
+    assert agent.sent() == [update(0)], "the coordinator has lost what it had"
 
 
 def test_one_who_comes_back_says_what_an_earlier_life_finished() -> None:
     agent = Agent(run=RUN)
     agent.on(LineOpened())
-    assert agent.said() == [replace(HELLO, run=RUN)]
+    assert agent.sent() == [replace(HELLO, run=RUN)]
     agent.receive(replace(WELCOME, round_no=1, initial=None))
     agent.on(prepared(update(1)))
-    assert agent.said() == [update(1)]
+    assert agent.sent() == [update(1)]
     assert agent.receive(train(1)) == [Emit(message=update(1))]
     agent.receive(train(2))
     assert agent.work() == [train(2)]
@@ -138,7 +138,7 @@ def test_report_on_a_round_the_coordinator_does_not_know_is_kept_back() -> None:
     agent.on(LineOpened())
     agent.receive(replace(WELCOME, round_no=0, initial=None))
     agent.on(prepared(update(1)))
-    assert agent.said() == []
+    assert agent.sent() == []
 
 
 def test_finish_interrupts_training_and_ends_after_the_goodbye_is_had() -> None:
@@ -148,7 +148,7 @@ def test_finish_interrupts_training_and_ends_after_the_goodbye_is_had() -> None:
     agent.on(Stopped())
     assert agent.work() == [finish(1)]
     agent.on(Reported(report=goodbye(1)))
-    assert agent.said() == [goodbye(1)]
+    assert agent.sent() == [goodbye(1)]
     assert agent.machine.phase is Activity.DONE
     end = agent.receive(beat(have=Step(kind="goodbye", round_no=1)))
     assert isinstance(end[-1], End)
@@ -160,7 +160,7 @@ def test_update_that_was_finished_after_finish_arrived_is_not_said_any_more() ->
     agent.receive(train(0))
     agent.receive(finish(1))
     agent.on(Reported(report=update(0)))
-    assert (agent.said(), agent.work()) == ([], [finish(1)])
+    assert (agent.sent(), agent.work()) == ([], [finish(1)])
 
 
 def test_failed_work_leaves_and_ends_with_its_sentence() -> None:
@@ -168,7 +168,7 @@ def test_failed_work_leaves_and_ends_with_its_sentence() -> None:
     agent.receive(train(0))
     actions = agent.on(Failed(reason="no disk"))
     assert actions[-1] == End(code=2, reason="no disk")
-    assert [message.KIND for message in agent.said()] == ["leave"]
+    assert [message.KIND for message in agent.sent()] == ["leave"]
 
 
 def test_refused_message_is_told_and_another_version_ends() -> None:
@@ -218,10 +218,10 @@ def test_announced_again_a_run_goes_on_and_an_answered_order_is_answered_again()
     agent.receive(train(0))
     agent.on(Reported(report=update(0)))
     agent.on(Announced(message=replace(train(0), weights=LARGE)))
-    assert agent.said() == [update(0)]
+    assert agent.sent() == [update(0)]
     agent.receive(HelloRequired())
     agent.on(Announced(message=replace(WELCOME, initial=LARGE)))
-    assert agent.said() == [update(0)]
+    assert agent.sent() == [update(0)]
     assert agent.machine.phase is Activity.IDLE
 
 
@@ -229,4 +229,4 @@ def test_an_order_that_is_only_announced_is_never_worked_on() -> None:
     agent = large_member()
     assert agent.on(Announced(message=replace(train(0), weights=LARGE))) == []
     agent.at(agent.now + 1.0)
-    assert agent.said() == [beat(want=Step(kind="anchor", round_no=0))]
+    assert agent.sent() == [beat(want=Step(kind="anchor", round_no=0))]

@@ -52,7 +52,7 @@ def test_a_coordinator_that_still_waits_for_goodbye_gets_it() -> None:
     agent.on(LineOpened())
     agent.receive(AGAIN)
     agent.on(prepared(goodbye(WELCOME.round_no)))
-    assert agent.said() == [goodbye(WELCOME.round_no)]
+    assert agent.sent() == [goodbye(WELCOME.round_no)]
     assert end_of(agent.receive(beat(have=Step(kind="goodbye", round_no=WELCOME.round_no)))).code == 0
 
 

@@ -47,7 +47,7 @@ def test_first_thing_is_a_line_and_the_first_word_a_hello() -> None:
     agent = Agent()
     assert agent.actions == [OpenLine()]
     agent.on(LineOpened())
-    assert agent.said() == [HELLO]
+    assert agent.sent() == [HELLO]
     assert agent.machine.phase is Activity.GREETING
 
 
@@ -58,7 +58,7 @@ def test_unanswered_hello_is_said_again_and_then_a_fresh_line_is_tried() -> None
     assert agent.at(1.9) == []
     for now in (2.0, 4.0):
         agent.at(now)
-        assert [message.KIND for message in agent.said()] == ["hello"]
+        assert [message.KIND for message in agent.sent()] == ["hello"]
     assert CloseLine() in agent.at(6.0)
     assert agent.machine.phase is Activity.OFFLINE
 
@@ -87,11 +87,11 @@ def test_training_goes_on_while_the_line_is_down_and_its_report_is_said_on_retur
     assert not any(isinstance(action, StopWork) for action in actions)
     assert agent.machine.phase is Activity.OFFLINE
     agent.on(Reported(report=update(0)))
-    assert agent.said() == []
+    assert agent.sent() == []
     agent.at(2.0)
     agent.on(LineOpened())
     agent.receive(replace(WELCOME, initial=None))
-    assert agent.said() == [update(0)]
+    assert agent.sent() == [update(0)]
 
 
 def test_silence_of_a_few_heartbeats_means_a_fresh_line() -> None:
@@ -111,7 +111,7 @@ def test_silence_of_a_few_heartbeats_means_a_fresh_line() -> None:
 def test_hello_required_is_answered_by_hello_with_the_run_that_is_held() -> None:
     agent = member()
     agent.receive(HelloRequired())
-    assert agent.said() == [replace(HELLO, run=RUN)]
+    assert agent.sent() == [replace(HELLO, run=RUN)]
     assert agent.machine.phase is Activity.GREETING
 
 
@@ -119,9 +119,9 @@ def test_welcome_without_a_model_for_a_run_not_held_is_answered_by_a_hello_as_a_
     agent = Agent(run="another-run")
     agent.on(LineOpened())
     agent.receive(replace(WELCOME, initial=None))
-    (said,) = agent.said()
-    assert isinstance(said, Hello)
-    assert said.run is None
+    (sent,) = agent.sent()
+    assert isinstance(sent, Hello)
+    assert sent.run is None
 
 
 def test_counts_of_another_split_are_told_by_a_new_hello() -> None:
@@ -129,7 +129,7 @@ def test_counts_of_another_split_are_told_by_a_new_hello() -> None:
     agent.on(LineOpened())
     agent.receive(replace(WELCOME, initial=WEIGHTS))
     agent.on(replace(prepared(), train_samples=7))
-    assert agent.said() == [replace(HELLO, run=RUN, train_samples=7)]
+    assert agent.sent() == [replace(HELLO, run=RUN, train_samples=7)]
 
 
 def test_unconfirmed_goodbye_ends_after_the_farewell_time() -> None:
@@ -201,7 +201,7 @@ def test_stop_request_stops_work_leaves_and_ends() -> None:
     agent.receive(train(0))
     actions = agent.on(LeaveRequested(reason="SIGTERM", code=143))
     assert actions[0] == StopWork()
-    assert agent.said() == [Leave(run=RUN, reason="SIGTERM")]
+    assert agent.sent() == [Leave(run=RUN, reason="SIGTERM")]
     assert actions[-1] == End(code=143, reason="SIGTERM")
 
 

@@ -28,10 +28,10 @@ from protocol.sealed_sets import (
     Ingredients,
     NamedUpload,
     box_set,
-    gathered,
     ingredients_set,
     read_ingredients,
     read_request,
+    statistics_set,
     words_of,
 )
 from protocol.tensors import TensorSet
@@ -72,7 +72,7 @@ class Members:
     def first_round(self) -> dict[str, Update]:
         boxes = [(name, words_of(stats.moments).tobytes()) for name, stats in self.measured().items()]
         order = Train(
-            run=RUN, round_no=0, phase="mixed", measure="none", weights=EMPTY, peers=gathered(boxes)
+            run=RUN, round_no=0, phase="mixed", measure="none", weights=EMPTY, peers=statistics_set(boxes)
         )  # fmt: skip
         return {name: trained(run, order) for name, run in self.runs.items()}
 
@@ -258,7 +258,7 @@ def test_statistics_passed_off_as_another_members_are_refused(
     boxes = {name: words_of(stats.moments).tobytes() for name, stats in members.measured().items()}
     boxes["c2"] = boxes["c3"]
     order = Train(
-        run=RUN, round_no=1, phase="mixed", measure="none", weights=EMPTY, peers=gathered(list(boxes.items()))
+        run=RUN, round_no=1, phase="mixed", measure="none", weights=EMPTY, peers=statistics_set(list(boxes.items()))
     )
     with pytest.raises(OrderRefused, match="statistics of c2 cannot be opened"):
         run.train(order, never)

@@ -19,7 +19,7 @@ from participant.decisions.reconnection import UNREADABLE_ANSWERS, ConnectionSta
 from participant.shell import Shell, run_in_thread
 from participant.training.worker import Worker
 from participant.wire.line import Address
-from participant.wire.post import Post
+from participant.wire.message_stream import MessageStream
 from participant.wire.sent_log import SentLog
 from protocol.codec import encode
 from protocol.contracts import Buffer
@@ -42,7 +42,7 @@ class Office:
         self.socket.linger = 0
         port = self.socket.bind_to_random_port("tcp://127.0.0.1")
         self.endpoint = f"tcp://127.0.0.1:{port}"
-        self._post = Post(lambda _message: True, Side.COORDINATOR)
+        self._stream = MessageStream(lambda _message: True, Side.COORDINATOR)
         self._connection = b""
         self.received: list[str] = []
         self.ended: queue.SimpleQueue[End | BaseException]
@@ -54,7 +54,7 @@ class Office:
         return ended
 
     def send(self, message: Message) -> None:
-        self._post.send(message)
+        self._stream.send(message)
         self._flush()
 
     def send_frames(self, frames: Sequence[Buffer]) -> None:
@@ -65,7 +65,7 @@ class Office:
         """The next message, if it is one that is complete."""
         assert self.socket.poll(PATIENCE_MS), f"nothing more was said after {self.received}"
         self._connection, *frames = self.socket.recv_multipart()
-        messages = self._post.receive(frames)
+        messages = self._stream.receive(frames)
         self.received += [message.KIND for message in messages]
         self._flush()
         return messages
@@ -75,8 +75,8 @@ class Office:
             self.receive()
 
     def _flush(self) -> None:
-        while self._post.outbound:
-            self.socket.send_multipart([self._connection, *self._post.outbound.popleft().frames])
+        while self._stream.outbound:
+            self.socket.send_multipart([self._connection, *self._stream.outbound.popleft().frames])
 
     def close(self) -> None:
         self.socket.close()

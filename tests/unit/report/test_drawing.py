@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from protocol.host.web.curves import MOST_POINTS, CurveLine, apart, curves, thinned
+from protocol.host.web.curves import MOST_POINTS, CurveLine, curves, spread_out, thinned
 from protocol.host.web.heat import SHADES, heat_map, shade
 from protocol.host.web.svg import AxisScale, element, ticks, words
 from scripts.report.page.addresses import natural_order
@@ -61,9 +61,9 @@ def test_long_curves_are_thinned_and_keep_their_end() -> None:
 
 
 def test_labels_move_apart_and_stay_inside() -> None:
-    assert apart([10, 11, 50], gap=10, low=0, high=100) == [10, 20, 50]
-    assert apart([95, 99, 98], gap=10, low=0, high=100) == [80, 100, 90]
-    assert apart([], gap=10, low=0, high=100) == []
+    assert spread_out([10, 11, 50], gap=10, low=0, high=100) == [10, 20, 50]
+    assert spread_out([95, 99, 98], gap=10, low=0, high=100) == [80, 100, 90]
+    assert spread_out([], gap=10, low=0, high=100) == []
 
 
 def test_confusions_leave_out_classes_that_do_not_occur() -> None:

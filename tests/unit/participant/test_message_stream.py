@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from participant.decisions.events import MessageReceived
-from participant.wire.post import Post
+from participant.wire.message_stream import MessageStream
 from protocol.codec import encode
 from protocol.errors import LocalProtocolError
 from protocol.limits import SLICE_BYTES
@@ -28,8 +28,8 @@ class JoinedPosts:
 
     def __init__(self, *, wanted: bool = True) -> None:
         self.wanted = wanted
-        self.here = Post(lambda _message: self.wanted)
-        self.there = Post(lambda _message: True, Side.COORDINATOR)
+        self.here = MessageStream(lambda _message: self.wanted)
+        self.there = MessageStream(lambda _message: True, Side.COORDINATOR)
         self.complete: list[Message] = []
         self.here.send(HELLO)
         self.carry()

@@ -52,7 +52,7 @@ class _Pending:
         return type(self.message)(**values)
 
 
-class Post:
+class MessageStream:
     """One side's view of a conversation. `send` and `receive` fill `outbound`; the shell empties it."""
 
     def __init__(self, wants: Callable[[Message], bool], role: Side = Side.PARTICIPANT) -> None:
@@ -110,13 +110,13 @@ class Post:
     def lost(self) -> None:
         """The line broke: drop the queue. Slices of payloads that have arrived are kept."""
         self.outbound.clear()
-        self._let_go()
+        self._release()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Drop the payload of the latest report: the coordinator has it."""
-        self._let_go()
+        self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._dispatch.drop(PEER)
         self._offered.clear()
 
@@ -128,7 +128,7 @@ class Post:
     def _start_afresh(self) -> None:
         """Reset all transfers: everything is offered again after a hello. Slices that arrived are kept for the same
         payload."""
-        self._let_go()
+        self._release()
         if self._pending:
             unfinished = {name: one.buffers[name] for one in self._pending for name in one.missing}
             received = {name: self._intake.received_bytes(PEER, name) or 0 for name in unfinished}
