@@ -63,7 +63,7 @@ def test_missing_browser_is_installed_once(tools: Path) -> None:
 
 
 @as_root
-def test_install_that_fails_is_told_and_lets_the_tests_skip(tools: Path) -> None:
+def test_failed_install_is_reported_and_the_tests_are_skipped(tools: Path) -> None:
     put(tools, "apt-get", "echo words of the packet manager; exit 100")
     told = ensure(tools)
     assert "words of the packet manager" in told

@@ -281,7 +281,7 @@ def test_table_of_lazy_names_counts_whole_module_names() -> None:
     assert checks.unregistered(text, "TABLE", "a.b", ["one", "two"]) == ["two"]
 
 
-def test_missing_table_is_said() -> None:
+def test_missing_table_is_reported() -> None:
     assert checks.unregistered("OTHER = {}", "TABLE", "a.b", ["one"]) == ["no table TABLE is assigned"]
 
 

@@ -131,7 +131,7 @@ def test_extra_that_cannot_be_installed_leaves_the_demo_working(desk: ScriptsCop
     assert desk.installs() == []
 
 
-def test_install_killed_half_way_is_done_anew(desk: ScriptsCopy) -> None:
+def test_install_killed_half_way_is_repeated(desk: ScriptsCopy) -> None:
     desk.call("scripts/demo.sh")
     Path(f"{desk.log}.kill").touch()
     assert desk.call("scripts/test.sh").returncode == -9
@@ -152,7 +152,7 @@ def test_pip_never_works_outside_the_environment_even_when_its_configuration_was
     assert set(Path(f"{desk.log}.prefix").read_text().split()) == {str(desk.folder / "repo/.venv")}
 
 
-def test_environment_whose_interpreter_has_gone_is_made_anew(desk: ScriptsCopy) -> None:
+def test_environment_whose_interpreter_has_gone_is_created_again(desk: ScriptsCopy) -> None:
     desk.call("scripts/demo.sh")
     (desk.folder / "repo/.venv/bin/python").unlink()
     again = desk.call("scripts/demo.sh")

@@ -94,7 +94,7 @@ def killed_in_a_round(model: TinyModel, config: Path, *restarted: str) -> list[T
 
 
 @pytest.mark.parametrize("travels", BODIES)
-def test_a_coordinator_killed_in_a_round_goes_on_after_a_restart(tmp_path: Path, travels: str) -> None:
+def test_a_coordinator_killed_in_a_round_continues_after_a_restart(tmp_path: Path, travels: str) -> None:
     """Killed while one member still trains round 1 and the others have reported; nobody trains a round twice."""
     model, config = model_of(travels), settings(tmp_path, model_of(travels), "fedap")
     peers = killed_in_a_round(model, config)
@@ -183,7 +183,7 @@ def test_killed_beside_every_commit_a_run_ends_with_the_same_models(
 
 
 @pytest.mark.parametrize("travels", BOTH_SIZES)
-def test_sigterm_finishes_the_round_tells_everybody_and_exits_with_0(tmp_path: Path, travels: str) -> None:
+def test_sigterm_finishes_the_round_informs_all_members_and_exits_with_0(tmp_path: Path, travels: str) -> None:
     """Asked while round 1 is trained: its mix is delivered, nobody is asked for round 2."""
     model, config = model_of(travels), settings(tmp_path, model_of(travels), "fedavg")
     reached, asked = threading.Event(), threading.Event()
@@ -209,7 +209,7 @@ def test_sigterm_finishes_the_round_tells_everybody_and_exits_with_0(tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("travels", BODIES)
-def test_a_coordinator_that_was_stopped_for_long_calls_nobody_silent(tmp_path: Path, travels: str) -> None:
+def test_a_coordinator_that_was_stopped_for_long_considers_nobody_silent(tmp_path: Path, travels: str) -> None:
     """SIGSTOP while b and c train, for twice the time after which a member is taken for dead; they report meanwhile."""
     model, config = model_of(travels), settings(tmp_path, model_of(travels), "fedavg", dead_after_s=2.0)
     reached, stopped = threading.Semaphore(0), threading.Event()

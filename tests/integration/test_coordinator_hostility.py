@@ -141,7 +141,7 @@ def test_ten_thousand_garbage_messages_do_not_keep_anybody_from_the_end(tmp_path
 
 
 @pytest.mark.parametrize(("poison", "code"), [(np.nan, "not-finite"), (np.inf, "not-finite"), (1e30, "out-of-range")])
-def test_a_poisoned_update_is_refused_and_the_round_goes_on_without_it(
+def test_a_poisoned_update_is_refused_and_the_round_continues_without_it(
     tmp_path: Path, poison: float, code: str
 ) -> None:
     """b's first two updates hold one bad value: refused. The others end with finite weights; nobody sees the poison."""

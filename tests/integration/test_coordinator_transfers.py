@@ -71,7 +71,7 @@ def test_a_member_that_dies_and_comes_back_ends_with_the_same_bits(tmp_path: Pat
 
 
 @pytest.mark.parametrize("spoilt", [False, True])
-def test_slices_of_an_earlier_life_are_used_and_where_the_disk_spoilt_them_fetched_anew(
+def test_slices_of_an_earlier_process_are_used_and_where_the_disk_spoilt_them_fetched_again(
     tmp_path: Path, spoilt: bool
 ) -> None:
     """The first slice of a's first update lies in the folder, with or without a wrong byte. Either way the run ends

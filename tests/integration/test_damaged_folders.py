@@ -154,7 +154,7 @@ HARM: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize(
     "harm", ["damaged", *(pytest.param(one, marks=pytest.mark.slow) for one in HARM if one != "damaged")]
 )
-def test_an_update_that_is_damaged_is_named_and_comes_again_from_its_member(tmp_path: Path, harm: str) -> None:
+def test_an_update_that_is_damaged_is_named_and_is_sent_again_by_its_member(tmp_path: Path, harm: str) -> None:
     with halted(tmp_path) as run:
         blob = run.folder / "blobs" / "update" / "0000001" / "a"
         HARM[harm](blob)
@@ -179,7 +179,7 @@ def test_statistics_that_are_damaged_are_measured_again(tmp_path: Path) -> None:
         assert lost.member == "c"
 
 
-def test_an_update_that_is_damaged_while_the_run_goes_on_comes_again_by_itself(tmp_path: Path) -> None:
+def test_an_update_that_is_damaged_while_the_run_continues_is_sent_again_automatically(tmp_path: Path) -> None:
     """a's update of round 1 is damaged between its admission and the mix, which waits for b."""
     with halted(tmp_path) as run:
         process = run.serve()
@@ -272,7 +272,7 @@ def delete(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", [damage_page, forget_wal, garble, empty, delete])
-def test_a_journal_that_is_damaged_or_gone_is_not_begun_anew(tmp_path: Path, harm: Callable[[Path], None]) -> None:
+def test_a_journal_that_is_damaged_or_gone_is_not_started_again(tmp_path: Path, harm: Callable[[Path], None]) -> None:
     with halted(tmp_path) as run:
         harm(run.folder)
         sentence = run.refused()
@@ -307,7 +307,7 @@ def test_an_agreement_to_an_older_folder_does_not_outlast_the_start_it_was_given
 
 
 @pytest.mark.slow
-def test_a_folder_older_than_the_federation_waits_for_its_operator_and_strikes_nobody(tmp_path: Path) -> None:
+def test_a_folder_older_than_the_federation_waits_for_its_operator_and_gives_nobody_a_strike(tmp_path: Path) -> None:
     """The folder of the end of round 0 is put back when members have finished round 1."""
     with halted(tmp_path) as run:
         newer = run.folder.rename(tmp_path / "newer")

@@ -60,7 +60,7 @@ def test_a_sealed_federation_survives_kills_and_broken_lines(tmp_path: Path) -> 
     assert "sealed: 1 of 1 passed" in said
 
 
-def test_participants_that_forget_are_found_and_the_seed_is_told(tmp_path: Path) -> None:
+def test_participants_that_forget_are_found_and_the_seed_is_reported(tmp_path: Path) -> None:
     asked = ("--replay", str(KILLS_A_MEMBER_IN_THE_MIDDLE), "--kind", "step", "--model", "small", "--no-curve")
     code, said = drill(tmp_path, *asked, script=FORGETFUL)
     assert code == 1, said
@@ -78,7 +78,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", DEFAULT_KINDS)
-def test_every_kind_is_survived(shared: Path, kind: str) -> None:
+def test_every_kind_of_drill_passes(shared: Path, kind: str) -> None:
     """The seed's two lowest bits choose model and line: they alternate from kind to kind."""
     if reason := impossible_kinds().get(kind):
         pytest.skip(reason)
@@ -88,7 +88,7 @@ def test_every_kind_is_survived(shared: Path, kind: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SEALED_KINDS)
-def test_every_kind_is_survived_sealed(shared: Path, kind: str) -> None:
+def test_every_kind_of_drill_passes_sealed(shared: Path, kind: str) -> None:
     if reason := impossible_kinds().get(kind):
         pytest.skip(reason)
     code, said = drill(shared, "--sealed", "--kind", kind, "--replay", str(2000 + SEALED_KINDS.index(kind)))

@@ -90,7 +90,7 @@ class Overflowing(ThreadedPeer):
         return answer
 
 
-def test_an_infinity_under_f16_is_refused_as_overflow_and_the_round_goes_on(tmp_path: Path) -> None:
+def test_an_infinity_under_f16_is_refused_as_overflow_and_the_round_continues(tmp_path: Path) -> None:
     model = tiny_model()
     initial = model.write(tmp_path / "i.safetensors")
     coordinator = RunningCoordinator(fields(tmp_path / "run", initial, algorithm="fedavg", encoding="f16"))

@@ -49,7 +49,7 @@ def test_the_measured_step_bounds_updates_where_the_configuration_leaves_it_open
         (("--training-epochs", "3"), "not used, because this run trains more per round"),
     ],
 )
-def test_check_says_which_bound_applies_and_why(
+def test_check_prints_which_bound_applies_and_why(
     initial: Path, tmp_path: Path, options: tuple[str, ...], sentence: str
 ) -> None:
     where = ("--run", "r", "--folder", str(tmp_path / "run"), "--initial", str(initial))

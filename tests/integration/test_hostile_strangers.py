@@ -90,7 +90,7 @@ def test_a_coordinator_that_fills_pings_and_resets_does_not_end_its_participants
 
 @pytest.mark.slow
 @pytest.mark.parametrize("curve", [pytest.param(False, id="without keys"), pytest.param(True, id="with keys")])
-def test_members_with_large_models_are_never_cut_however_slowly_they_are_heard(tmp_path: Path, *, curve: bool) -> None:
+def test_members_with_large_models_are_never_cut_however_slowly_they_are_read(tmp_path: Path, *, curve: bool) -> None:
     """Their slices wait at a process that is stopped, and at one that hears nobody because its journal is locked."""
     with staged(tmp_path, tiny_model(body=SLICED), curve=curve, pace=_patient()) as stage:
         peers = stage.peers()

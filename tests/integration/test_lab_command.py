@@ -225,7 +225,9 @@ def test_output_folder_that_is_a_file_is_refused_in_one_line(tmp_path: Path) -> 
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_misspelt_algorithm_is_told_before_any_data_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_misspelt_algorithm_is_reported_before_any_data_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def read(*_given: object) -> None:
         raise AssertionError("data were read")
 

@@ -24,7 +24,7 @@ from tests.support.cohorts import (
 
 
 @pytest.mark.parametrize("algorithm", ["fedap", "fedavg"])
-def test_longer_run_goes_on_from_a_shorter_one_and_equals_a_run_made_at_once(algorithm: str, tmp_path: Path) -> None:
+def test_longer_run_continues_from_a_shorter_one_and_equals_a_run_made_at_once(algorithm: str, tmp_path: Path) -> None:
     longer = small_run(algorithm, rounds=4)
     assert rounds_run(tmp_path / "two steps", small_run(algorithm, rounds=2)) == [0, 1]
     assert rounds_run(tmp_path / "two steps", longer) == [2, 3]
@@ -44,7 +44,7 @@ def test_finished_run_is_never_run_again(tmp_path: Path) -> None:
     assert RunFolder(tmp_path, small_run("fedap", rounds=2)).summary().last == folder.summary().curve[1][1]
 
 
-def test_run_whose_schedule_depends_on_the_rounds_starts_anew_when_longer(tmp_path: Path) -> None:
+def test_run_whose_schedule_depends_on_the_rounds_restarts_when_longer(tmp_path: Path) -> None:
     assert rounds_run(tmp_path, small_run("f-fedap", rounds=2)) == [0, 1]
     assert rounds_run(tmp_path, small_run("f-fedap", rounds=4)) == [0, 1, 2, 3]
 
@@ -74,7 +74,7 @@ def test_run_killed_between_its_last_line_and_its_last_models_still_gets_its_mod
     assert model_bits(folder) == bits
 
 
-def test_killed_lab_leaves_no_process_and_goes_on_to_the_bits_of_an_undisturbed_run(tmp_path: Path) -> None:
+def test_killed_lab_leaves_no_process_and_continues_to_the_bits_of_an_undisturbed_run(tmp_path: Path) -> None:
     """SIGKILL reaches the command alone: the job it started must notice by itself, then let the next command go on."""
     arguments = lab_arguments(tmp_path / "killed", "fedap", rounds=25, more=["--workers", "2"])
     with lab_process(*arguments, cwd=tmp_path) as process:

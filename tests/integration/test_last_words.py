@@ -10,7 +10,7 @@ from tests.support.players import Player, final_bits, plan_of, players, run_refe
 from tests.support.run_files import participant_file
 
 
-def test_killed_behind_its_goodbye_it_ends_well_in_its_next_life(tmp_path: Path) -> None:
+def test_killed_behind_its_goodbye_it_ends_normally_after_a_restart(tmp_path: Path) -> None:
     reference = run_reference(tmp_path / "inline", small_run("fedavg", rounds=1, cohort={"clients": 1}))
     (name,) = reference.names
     victims: list[Player] = []

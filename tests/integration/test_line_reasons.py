@@ -79,7 +79,7 @@ def test_reason_names_what_is_wrong_with_the_keys(
     assert (said or "") in (found or "")
 
 
-def test_port_where_nobody_listens_is_told_from_a_firewall() -> None:
+def test_port_where_nobody_listens_is_distinguished_from_a_firewall() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, and not listening: nobody else gets it
         found = why(f"tcp://127.0.0.1:{taken.getsockname()[1]}", keys(MEMBER, SERVER))

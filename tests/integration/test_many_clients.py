@@ -59,7 +59,7 @@ def test_a_w_by_nearest_members_has_the_bits_of_the_whole_one(
     require_equal(nearest, whole)
 
 
-def test_a_run_with_nearest_members_goes_on_from_its_saved_round(
+def test_a_run_with_nearest_members_continues_from_its_saved_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inline, "WHOLE_UP_TO", 4)

@@ -90,7 +90,7 @@ def keyed_run(folder: Path, *names: str, rounds: int, **more: object) -> Iterato
         process.close()
 
 
-def test_a_key_taken_off_the_list_is_cut_off_and_the_run_goes_on_without_it(tmp_path: Path) -> None:
+def test_a_key_taken_off_the_list_is_cut_off_and_the_run_continues_without_it(tmp_path: Path) -> None:
     """c is at work in round 1 when its key goes. Round 0 mixes a, b and c in equal parts; all later ones a and b."""
     reached, gone = threading.Event(), threading.Event()
 
@@ -198,7 +198,7 @@ class HeldMember:
         return drift(self.name, round_no, weights)
 
 
-def test_a_list_that_cannot_be_used_is_told_and_the_one_before_stays_in_force(tmp_path: Path) -> None:
+def test_a_list_that_cannot_be_used_is_reported_and_the_one_before_stays_in_force(tmp_path: Path) -> None:
     """With a wrong line, with no member in it, and gone; b begins again while it is gone."""
     path, gate = tmp_path / "members", HeldMember("a")
     with keyed_run(tmp_path, "a", "b", rounds=3, pace=PATIENT) as run:

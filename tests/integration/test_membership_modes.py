@@ -190,7 +190,7 @@ def test_others_end_without_a_member_that_was_killed(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_leaver_is_let_go_and_the_others_go_on(
+def test_leaver_is_released_and_the_others_continue(
     mode: str, reference: Reference, tmp_path: Path, key: GroupKey | None
 ) -> None:
     """Without barriers the sum that ends the run is that of those who stayed, however many the leaver gave."""

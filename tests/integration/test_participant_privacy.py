@@ -110,7 +110,7 @@ def test_every_message_on_the_wire_is_in_the_list(finished: FinishedRun) -> None
     assert never_sent == set(), "the list promises more than is true"
 
 
-def test_participant_itself_has_recorded_everything_it_said(finished: FinishedRun) -> None:
+def test_participant_itself_has_recorded_everything_it_sent(finished: FinishedRun) -> None:
     """A last heartbeat may be on its way when the coordinator stops listening."""
     received = [(message.KIND, tensor_names(message)) for message in finished.received]
     recorded = [(line["kind"], line["names"]) for line in finished.recorded]

@@ -88,7 +88,7 @@ def test_who_alternates_good_and_far_updates_is_excluded(tmp_path: Path) -> None
     assert [(fact.code, fact.round_no) for fact in refused] == [("too-far", 0), ("too-far", 2), ("too-far", 4)]
 
 
-def test_a_count_that_would_outweigh_everybody_is_refused_at_the_door(tmp_path: Path) -> None:
+def test_a_count_that_would_outweigh_everybody_is_refused_at_hello(tmp_path: Path) -> None:
     model = tiny_model()
     coordinator = coordinator_of(tmp_path, model, "fedavg", "ab", at_least=2)
     hello = replace(model.hello("z"), train_samples=2**53)

@@ -29,7 +29,7 @@ ROUNDS = 12
 @pytest.mark.parametrize(
     "number", [signal.SIGINT, signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
 )
-def test_cut_short_leaves_no_process_and_goes_on_where_it_was(number: signal.Signals, tmp_path: Path) -> None:
+def test_cut_short_leaves_no_process_and_continues_where_it_was(number: signal.Signals, tmp_path: Path) -> None:
     """SIGINT goes to the group, as from a terminal, the others to the command alone. The second call takes over the
     rounds that the first had closed: its coordinator's log says that a run was resumed."""
     settings = small_run("fedbn", rounds=ROUNDS)
@@ -55,7 +55,7 @@ def test_cut_short_leaves_no_process_and_goes_on_where_it_was(number: signal.Sig
     assert model_bits(folder) == model_bits(run_small(tmp_path / "inline", settings))
 
 
-def test_a_participant_that_dies_is_named_with_its_last_words(tmp_path: Path) -> None:
+def test_a_participant_that_dies_is_named_with_the_end_of_its_log(tmp_path: Path) -> None:
     """Killed after the first round; the run ends at once, and a second call goes on."""
     settings = small_run("fedbn", rounds=ROUNDS)
     started: list[int] = []
@@ -79,7 +79,7 @@ def is_running(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def test_a_run_that_had_ended_is_told_without_starting_anything(tmp_path: Path) -> None:
+def test_a_run_that_had_ended_is_reported_without_starting_anything(tmp_path: Path) -> None:
     """Interrupted between the last goodbye and the copying of models: rounds are written again out of the record."""
     settings = small_run("fedap", rounds=2)
     cohort = clients_of(settings)

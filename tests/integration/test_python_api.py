@@ -44,7 +44,7 @@ def _table_stays_as_it_was() -> Iterator[None]:
     STRATEGIES.update(before)
 
 
-def test_comparison_with_an_algorithm_of_ones_own_is_run_read_and_plotted(tmp_path: Path) -> None:
+def test_comparison_with_an_algorithm_of_your_own_is_run_read_and_plotted(tmp_path: Path) -> None:
     """The same runs read from disk give the same figures; W of one's own algorithm has its weight on oneself."""
     found = fedap.compare(
         "synthetic", algorithms=["base", HalfAlone, FedAp(self_weight=0.25)], rounds=2, out=tmp_path, **SMALL

@@ -48,7 +48,7 @@ def test_any_number_of_actors_leaves_the_inline_engines_run_folder(tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("local")
-def test_a_run_goes_on_to_the_same_bits_after_an_actor_was_killed(
+def test_a_run_continues_to_the_same_bits_after_an_actor_was_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rounds are saved as they end; an actor is killed after the third, and two pools have been made in the end."""
@@ -73,7 +73,9 @@ def test_a_run_goes_on_to_the_same_bits_after_an_actor_was_killed(
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_to_the_same_bits_after_a_node_has_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_continues_to_the_same_bits_after_a_node_has_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A cluster of two nodes with one core each; the second is removed after the third round."""
     monkeypatch.setattr(inline, "SAVE_EVERY_S", 0.0)
     ray = ray_cluster.load_ray()
@@ -98,7 +100,7 @@ def test_a_run_goes_on_to_the_same_bits_after_a_node_has_gone(tmp_path: Path, mo
         cluster.shutdown()
 
 
-def test_a_missing_extra_is_told_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_reported_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     settings = small_run("fedap", cohort=FIVE)
     with pytest.raises(InvalidInput, match=r"pip install 'fedap\[ray\]'"):

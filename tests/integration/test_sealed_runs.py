@@ -110,7 +110,7 @@ def require_listed(player: Player, folder: Path, reference: Reference, key: Grou
         assert -16 <= line["bytes"] - entry.tensor_bytes < 1500
 
 
-def test_a_wrong_key_is_refused_at_the_door_with_a_sentence(tmp_path: Path) -> None:
+def test_a_wrong_key_is_refused_at_hello_with_a_sentence(tmp_path: Path) -> None:
     reference = run_reference(tmp_path / "inline", small_run("fedavg", rounds=1))
     config = sealed_file(tmp_path, reference, GroupKey(secret=bytes(32)))
     make_group_key(tmp_path / "group.key")

@@ -51,7 +51,7 @@ def alive(player: Player) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_a_second_process_ends_and_the_first_goes_on_with_the_same_bits(reference: Reference, tmp_path: Path) -> None:
+def test_a_second_process_ends_and_the_first_continues_with_the_same_bits(reference: Reference, tmp_path: Path) -> None:
     """The last member comes when the second process under the first one's name has ended: nothing is over before."""
     late, *names = reference.names
     run = coordinator_file(tmp_path, reference, pace={"heartbeat_s": 0.5, "dead_after_s": 30.0})

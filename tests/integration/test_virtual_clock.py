@@ -98,7 +98,7 @@ def test_without_barriers_the_fast_do_not_wait_for_the_slow(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("mode", ["barrier", "continuous"])
-def test_lost_updates_are_asked_for_and_come_again(mode: str, tmp_path: Path) -> None:
+def test_lost_updates_are_asked_for_and_are_sent_again(mode: str, tmp_path: Path) -> None:
     """Half of all sendings are lost; nobody trains a round twice for it, and all rounds are had."""
     run, _, folder = run_of(tmp_path, settings_of("fedavg", mode=mode, lost=0.5, heartbeat_s=4.0))
     last = folder.rounds()[-1]

@@ -352,7 +352,7 @@ def test_with_everything_shared_all_clients_end_with_one_model(algorithm: str) -
 @pytest.mark.parametrize(
     ("algorithm", "kept"), [("fedbn", ("norm.", "scale.")), ("fedap", ("norm.", "scale.")), ("fedper", ("fc.",))]
 )
-def test_what_stays_home_differs_between_clients(algorithm: str, kept: tuple[str, ...]) -> None:
+def test_tensors_that_stay_local_differ_between_clients(algorithm: str, kept: tuple[str, ...]) -> None:
     first, second, _ = run(algorithm).models
     private = [key for key in first if key.startswith(kept)]
     assert private

@@ -323,7 +323,7 @@ def test_every_run_with_sliced_payloads_ends_too(weather: LinkFaults, seed: int,
     check(run_to_its_end(weather, seed, mishaps, large=True))
 
 
-def test_quiet_run_takes_as_long_as_its_work() -> None:
+def test_undisturbed_run_takes_as_long_as_its_work() -> None:
     """Five pieces of work of at most 6 s each (anchor, three rounds, finish) and no waiting for heartbeats."""
     process = run_to_its_end(LinkFaults(), 0, {}, large=False)
     check(process)

@@ -22,7 +22,7 @@ def test_validation_decides_and_test_has_no_part() -> None:
     assert found.of(BEST).name == ALONE
 
 
-def test_odd_one_out_is_told_in_one_sentence_with_intervals() -> None:
+def test_odd_one_out_is_reported_in_one_sentence_with_intervals() -> None:
     """Wilson's 95 % interval of 89 of 100 is 81.4 to 93.7 %, of 44 of 100 34.7 to 53.8 %."""
     found = choose([candidate(FEDERATED, 44), candidate(ALONE, 89)])
     assert found.sentence == (

@@ -73,7 +73,7 @@ def test_page_has_the_tables_of_the_settings_as_they_are() -> None:
     assert with_tables(page) == page, "python -m tests.documents.configuration"
 
 
-def test_flags_lie_over_the_file(tmp_path: Path) -> None:
+def test_flags_override_the_file(tmp_path: Path) -> None:
     """Of the top level, of a section and of a record inside a section."""
     (tmp_path / "run.toml").write_text('run = "a"\nfolder = "f"\ninitial = "i"\n[pace]\nquorum = 3\n')
     settings = overlaid(

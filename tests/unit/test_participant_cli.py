@@ -53,7 +53,7 @@ def test_named_head_overrides_the_one_that_is_found(tmp_path: Path) -> None:
     assert [tensor.name for tensor in spec.tensors if tensor.part is Part.HEAD] == ["fc2.weight", "fc2.bias"]
 
 
-def test_existing_file_is_kept_unless_told_otherwise(tmp_path: Path) -> None:
+def test_existing_file_is_kept_unless_forced(tmp_path: Path) -> None:
     path = tmp_path / "initial.safetensors"
     path.write_text("precious")
     outcome = init(path)

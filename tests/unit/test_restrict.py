@@ -55,7 +55,7 @@ def test_without_self_weight_the_discount_applies_to_others_only() -> None:
     close(found, [[6 / 11, 4 / 11, 1 / 11], [6 / 11, 4 / 11, 1 / 11], [1 / 2, 1 / 3, 1 / 6]])
 
 
-def test_without_self_weight_an_old_update_of_ones_own_is_not_used() -> None:
+def test_without_self_weight_an_old_update_of_the_member_itself_is_not_used() -> None:
     """2's old update counts fully for 0 and 1; 2 itself gets 1/2 and 1/3 as 3 : 2."""
     found = restrict(FEDAVG, usable=who(0, 1, 2), own=who(0, 1), self_weight=None)
     close(found, [[1 / 2, 1 / 3, 1 / 6], [1 / 2, 1 / 3, 1 / 6], [3 / 5, 2 / 5, 0]])

@@ -150,7 +150,7 @@ def test_median_and_trimmed_mean_are_the_textbooks() -> None:
 
 
 @pytest.mark.parametrize("rule", ["median", "trimmed-mean"])
-def test_a_centre_is_common_or_joined_by_ones_own(rule: str) -> None:
+def test_a_centre_is_common_or_mixed_with_the_local_model(rule: str) -> None:
     updates = honest(5)
     weights = np.full((5, 5), 0.125) + 0.375 * np.eye(5)
     middle = centre(np.stack(updates), rule)

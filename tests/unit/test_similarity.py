@@ -40,7 +40,7 @@ def test_nearest_is_the_one_most_alike_and_a_lone_member_lacks_nobody() -> None:
     assert nearest_similarity(found(member(0.0))).tolist() == [1.0]
 
 
-def test_stranger_gets_and_gives_nothing_and_the_others_keep_their_own_weight() -> None:
+def test_outlier_gets_and_gives_nothing_and_the_others_keep_their_own_weight() -> None:
     distances = np.array([[0.0, 1.0, 2.0, 1.0], [1.0, 0.0, 1.0, 3.0], [2.0, 1.0, 0.0, 1.0], [1.0, 3.0, 1.0, 0.0]])
     weights = mixing_from_distances(distances, self_weight=0.4)
     apart = isolate(weights, np.array([False, False, False, True]))
@@ -51,12 +51,12 @@ def test_stranger_gets_and_gives_nothing_and_the_others_keep_their_own_weight() 
     assert apart[0, 1] / apart[0, 2] == pytest.approx(weights[0, 1] / weights[0, 2])
 
 
-def test_without_strangers_weights_are_the_same_bits() -> None:
+def test_without_outliers_weights_are_the_same_bits() -> None:
     weights = mixing_from_distances(np.array([[0.0, 1.0], [1.0, 0.0]]), self_weight=0.3)
     assert isolate(weights, np.zeros(2, dtype=np.bool_)).tobytes() == weights.tobytes()
 
 
-def test_two_strangers_to_each_other_both_stay_alone() -> None:
+def test_two_outliers_both_stay_isolated() -> None:
     weights = np.full((2, 2), 0.5)
     assert isolate(weights, np.ones(2, dtype=np.bool_)).tolist() == [[1.0, 0.0], [0.0, 1.0]]
 
@@ -66,7 +66,7 @@ def test_one_mark_per_member_is_needed() -> None:
         isolate(np.eye(2), np.zeros(3, dtype=np.bool_))
 
 
-def test_fedap_leaves_a_stranger_alone_only_where_it_is_asked_to() -> None:
+def test_fedap_isolates_an_outlier_only_if_configured() -> None:
     """Means 0, 0.1 and 5: similarities 1 / (1 + 0.2) = 0.83 and 1 / (1 + 9.8) = 0.09."""
     stats = (member(0.0), member(0.1), member(5.0))
     evidence = Evidence(counts=(100, 100, 100), stats=stats)

@@ -46,7 +46,7 @@ def test_weights_of_a_file_are_where_the_federation_begins(form: str, tmp_path: 
     assert all(torch.equal(found[name], value) for name, value in state.items())
 
 
-def test_a_head_for_other_classes_is_drawn_anew_and_said(tmp_path: Path) -> None:
+def test_a_head_for_other_classes_is_initialised_again_and_reported(tmp_path: Path) -> None:
     torch.save(pretrained(classes=7), tmp_path / "w.pt")
     made = init(tmp_path / "initial", tmp_path / "w.pt")
     assert "newly initialised, because the shapes differ: fc3.weight, fc3.bias" in made.out

@@ -89,7 +89,7 @@ def test_bar_without_a_goal_is_met_or_missed() -> None:
     assert finding(1.1, 1.1, 1.1, Threshold(must=1.0)).verdict == "MISSED"
 
 
-def test_noise_is_said_by_the_typical_and_the_worst_spread() -> None:
+def test_noise_is_described_by_the_typical_and_the_worst_spread() -> None:
     """Spreads 0.1, 0.2 and 0.5: the median is 20 %, the worst 50 %."""
     found = {name: series(1.0, 1.0 + width / 2, 1.0 - width / 2, name=name) for name, width in SPREADS.items()}
     assert noise_sentence(found) == (

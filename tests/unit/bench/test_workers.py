@@ -26,7 +26,7 @@ def counting(path: Path) -> Callable[[], Callable[[], None]]:
     return make
 
 
-def test_rounds_are_done_by_everybody_before_the_time_is_told(tmp_path: Path) -> None:
+def test_rounds_are_done_by_everybody_before_the_time_is_reported(tmp_path: Path) -> None:
     files = [tmp_path / "a", tmp_path / "b"]
     with WorkerProcesses([loop_of(counting(path)) for path in files]) as workers:
         assert [path.read_text() for path in files] == ["set up\n"] * 2

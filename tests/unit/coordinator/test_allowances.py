@@ -37,7 +37,7 @@ def test_strangers_of_many_addresses_share_what_is_answered_in_all() -> None:
     assert sum(answered(peers, f"c{number}", f"a{number}") for number in range(1_000)) == ALL
 
 
-def test_a_member_that_connects_anew_has_spent_what_it_has_spent() -> None:
+def test_a_member_that_reconnects_has_spent_what_it_has_spent() -> None:
     peers = Peers(messages_per_s=3.0)
     first = peers.meet("c1", "a", 0.0)
     peers.welcome(first, "m")

@@ -178,7 +178,7 @@ def test_only_admitted_keys_get_through_and_bring_their_true_identity(
     authenticator.close()
 
 
-def test_a_peer_without_keys_is_not_heard(context: zmq.Context[zmq.Socket[bytes]]) -> None:
+def test_a_peer_without_keys_is_ignored(context: zmq.Context[zmq.Socket[bytes]]) -> None:
     authenticator = Authenticator(context, lambda _key: True)
     router = context.socket(zmq.ROUTER)
     secure(router, generate_keys())

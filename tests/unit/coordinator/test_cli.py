@@ -57,7 +57,7 @@ def test_keygen_writes_a_private_file_and_a_public_one(command: Command, tmp_pat
     assert command("keygen", "--out", str(tmp_path / "d.pub"))[0] == 2
 
 
-def test_check_says_who_comes_what_stays_home_and_when_rounds_close(command: Command, tmp_path: Path) -> None:
+def test_check_prints_members_local_tensors_and_when_rounds_close(command: Command, tmp_path: Path) -> None:
     """Body 1000, head 2 x 3 + 2 = 8: 1008 values of 4 bytes travel, 4 BN tensors stay."""
     initial = tiny_model().write(tmp_path / "i.safetensors")
     config = config_file(tmp_path / "run.toml", fields(tmp_path / "run", initial))
@@ -105,7 +105,7 @@ def test_status_tells_of_a_run_that_has_ended(command: Command, finished: tuple[
     assert all(f"\n{name} " in out for name in MEMBERS)
 
 
-def test_replay_tells_what_happened_in_order(command: Command, finished: tuple[Path, TinyModel]) -> None:
+def test_replay_prints_what_happened_in_order(command: Command, finished: tuple[Path, TinyModel]) -> None:
     _, out, _ = command("replay", str(finished[0]))
     told = [line.split()[2] for line in out.splitlines()]
     assert told[0] == "run.began"

@@ -125,7 +125,7 @@ def test_settings_that_contradict_each_other_are_refused(change: dict[str, Any])
         make_rules(config, spec, None)
 
 
-def test_a_run_goes_on_only_under_the_plan_it_began_with() -> None:
+def test_a_run_continues_only_under_the_plan_it_began_with() -> None:
     spec = tiny_model().spec
     before = plan_text(make_plan(make_config(MINIMAL), spec))
     plain = make_strategy("fedap")

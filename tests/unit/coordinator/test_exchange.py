@@ -81,7 +81,7 @@ def counter(tmp_path: Path) -> Iterator[Counter]:
     close_federation(federation)
 
 
-def test_a_loss_is_told_one_turn_later_though_more_is_said_to_it(counter: Counter) -> None:
+def test_a_loss_is_reported_one_turn_later_though_more_is_sent_to_it(counter: Counter) -> None:
     counter.lose_visitor()
     counter.exchange.send(counter.connection, BEAT)
     assert counter.exchange.is_waiting
@@ -93,7 +93,7 @@ def test_a_loss_is_told_one_turn_later_though_more_is_said_to_it(counter: Counte
     assert not counter.exchange.is_waiting
 
 
-def test_its_last_words_are_heard_before_the_loss_is_told(counter: Counter) -> None:
+def test_its_last_messages_are_read_before_the_loss_is_reported(counter: Counter) -> None:
     counter.say_as_visitor(Leave(run=RUN, reason="enough"))
     counter.lose_visitor()
     counter.exchange.send(counter.connection, BEAT)
@@ -115,7 +115,7 @@ def test_a_welcome_to_nobody_is_a_loss(counter: Counter) -> None:
     assert [counter.exchange.flush(), counter.exchange.flush()] == [[], [PeerLost(connection="ff")]]
 
 
-def test_hellos_that_are_heard_together_are_answered_once_and_nobody_is_blamed(counter: Counter) -> None:
+def test_hellos_that_arrive_together_are_answered_once_and_nobody_is_blamed(counter: Counter) -> None:
     """Both are decided on before anything is said: the second welcome is not ours to regret, and not said."""
     counter.exchange.send_welcome(counter.connection, "a", WELCOME)
     assert counter.exchange.counts["outdated"] == 1

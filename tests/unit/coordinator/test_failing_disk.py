@@ -40,7 +40,7 @@ def test_a_report_that_our_disk_lost_is_no_strike_and_is_asked_for_again() -> No
     assert bench.machine.state.round_no == 1
 
 
-def test_mixing_that_the_disk_interrupted_is_done_when_the_run_goes_on() -> None:
+def test_mixing_that_the_disk_interrupted_is_done_when_the_run_continues() -> None:
     bench = Bench(rules_for("fedavg", members=open_members(2)))
     bench.join("a", "b")
     bench.auto = False

@@ -61,7 +61,7 @@ def tell(folder: Path, told: Told) -> None:
     journal.close()
 
 
-def test_each_look_takes_in_what_the_journal_has_gained(tmp_path: Path) -> None:
+def test_each_refresh_reads_what_the_journal_has_gained(tmp_path: Path) -> None:
     follower = RunFollower(write_run(tmp_path / "run", STARTED))
     first = follower.refresh()
     tell(tmp_path / "run", [*ONE_ROUND, (7.0, update("a", 1, score(6)))])
@@ -98,7 +98,7 @@ def test_members_were_last_heard_from_when_the_pulse_or_their_report_says(tmp_pa
     assert [one.heard_s for one in RunFollower(folder).refresh().members] == [1.0, 5.0]
 
 
-def test_whether_a_coordinator_runs_is_told_by_its_lock_without_touching_it(tmp_path: Path) -> None:
+def test_whether_a_coordinator_runs_is_known_from_its_lock_without_touching_it(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", STARTED)
     with (folder / "lock").open("w") as held:
         if is_locked(folder / "lock") is None:

@@ -94,7 +94,7 @@ def slow_guard() -> Iterator[None]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is a guard on Linux alone")
-def test_a_guard_that_slept_through_an_arrival_looks_at_it_all_the_same() -> None:
+def test_a_guard_that_missed_an_arrival_checks_it_nevertheless() -> None:
     for _ in range(TRIES):
         with watching() as router:
             with slow_guard():

@@ -32,7 +32,7 @@ def held(folder: Path, size: int) -> list[bytes]:
     return [bytes(piece) for piece in Incoming(folder, ReusableFiles(folder / "spare")).held("a", NAME, size)]
 
 
-def test_slices_of_an_earlier_life_are_handed_back_whole_and_in_order(tmp_path: Path) -> None:
+def test_slices_of_an_earlier_process_are_handed_back_whole_and_in_order(tmp_path: Path) -> None:
     """Two slices and a half are here; the half is dropped, and so would be a complete last one: it is fetched anew."""
     first, second, size = os.urandom(SLICE_BYTES), os.urandom(SLICE_BYTES), 3 * SLICE_BYTES
     incoming = begun(tmp_path, size)
@@ -60,7 +60,7 @@ def test_only_named_half_way_transfers_survive(tmp_path: Path) -> None:
     assert {path.name[:5] for path in tmp_path.iterdir()} == {"a~111", "a.b~0"}
 
 
-def test_dropping_tells_of_slices_that_an_earlier_process_left(tmp_path: Path) -> None:
+def test_dropping_reports_slices_that_an_earlier_process_left(tmp_path: Path) -> None:
     """After a loss of power a file may hold other bytes than it says: that is no fault of who sent them."""
     incoming = begun(tmp_path, 2 * SLICE_BYTES)
     incoming.take("a", NAME, 0, bytes(SLICE_BYTES))
@@ -96,7 +96,7 @@ def test_what_is_handed_over_is_complete(tmp_path: Path) -> None:
     assert (tmp_path / "whole").read_bytes()[:20_000] == b"".join(pieces)
 
 
-def test_after_a_write_that_failed_nothing_is_written_and_it_is_told_once(tmp_path: Path) -> None:
+def test_after_a_write_that_failed_nothing_is_written_and_it_is_reported_once(tmp_path: Path) -> None:
     """A folder stands where the file should be, and is gone before the second slice could be written: without the
     first, the second would be a file with a gap."""
     incoming = begun(tmp_path, 11)

@@ -53,7 +53,7 @@ def refusal(actions: list[object]) -> Reject:
 
 
 @pytest.mark.parametrize("keys", [False, True])
-def test_another_process_is_refused_while_the_first_is_heard_and_both_are_told(keys: bool) -> None:
+def test_another_process_is_refused_while_the_first_is_alive_and_both_are_informed(keys: bool) -> None:
     bench = bench_of_two(keys=keys)
     bench.keep_alive("a", at=3.0)
     bench.now = 4.0
@@ -130,7 +130,7 @@ def test_one_process_is_never_a_copy_however_often_its_connections_are_traded() 
         assert welcomes(rival(bench, life="", connection=line, process=NUMBERS[0]))  # type: ignore[arg-type]
 
 
-def test_two_processes_with_one_state_are_told_apart_by_their_numbers_and_both_are_told() -> None:
+def test_two_processes_with_one_state_are_told_apart_by_their_numbers_and_both_are_informed() -> None:
     """Each comes over a fresh connection every time, so that connections alone would tell nothing."""
     bench = bench_of_two()
     answers = [
@@ -194,7 +194,7 @@ def test_attempts_are_journalled_and_told_rarely_however_often_they_come() -> No
     bench.crash()
 
 
-def test_strangers_garbage_strikes_nobody() -> None:
+def test_strangers_garbage_gives_nobody_a_strike() -> None:
     bench = bench_of_two()
     rival(bench)
     for _ in range(20):
@@ -257,7 +257,7 @@ def test_no_token_is_kept_or_told() -> None:
     assert not any(secret in shown for secret in secrets)
 
 
-def test_counting_samples_anew_without_end_does_not_fill_the_journal() -> None:
+def test_reporting_new_sample_counts_without_end_does_not_fill_the_journal() -> None:
     bench = bench_of_two()
     for number in range(500):
         assert welcomes(bench.join("a", run=RUN, train_samples=100 + number % 2))

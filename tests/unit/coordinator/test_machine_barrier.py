@@ -253,7 +253,7 @@ def test_warm_up_makes_an_anchor_then_everybody_measures_and_starts_from_the_ini
     assert {one.kind for one in orders(bench.updates(3, "a", "b", "c")).values()} == {"finish"}
 
 
-def test_late_warm_up_update_is_of_no_use_afterwards_and_its_sender_goes_on_to_measure() -> None:
+def test_late_warm_up_update_is_of_no_use_afterwards_and_its_sender_continues_to_measure() -> None:
     rules = rules_for("fedap", rounds=4, warmup_rounds=1, paced=pace(quorum=2, deadline_s=10.0, dead_after_s=100.0))
     bench = Bench(rules)
     bench.join("a", "b", "c")
@@ -379,7 +379,7 @@ def test_every_algorithm_runs_to_its_end(algorithm: str) -> None:
     assert bench.facts(facts.Finished)[0].reason == "rounds"
 
 
-def test_what_is_lost_is_said_again_after_being_wanted_twice() -> None:
+def test_what_is_lost_is_sent_again_after_being_wanted_twice() -> None:
     bench = Bench(rules_for(members=open_members(1)))
     bench.join("a")
     want = Step(kind="train", round_no=0)

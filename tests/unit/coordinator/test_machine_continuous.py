@@ -126,7 +126,7 @@ def test_newcomer_of_fedap_measures_first() -> None:
     assert bench.machine.state.weighed_members == ("a", "b", "c", "d")
 
 
-def test_refused_update_is_answered_by_an_order_to_go_on_from_the_last_good_one() -> None:
+def test_refused_update_is_answered_by_an_order_to_continue_from_the_last_good_one() -> None:
     bench = started()
     bench.update("a", 0)
     bench.bad["a", "update", 1] = "not-finite"

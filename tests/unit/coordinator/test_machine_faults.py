@@ -167,7 +167,7 @@ def test_leaver_is_not_waited_for_and_w_is_computed_without_it() -> None:
     assert mixed.weights.tobytes() == strategy_weights(bench.rules.strategy, "ab", [100] * 2).tobytes()
 
 
-def test_round_whose_members_all_left_goes_on_with_a_newcomer() -> None:
+def test_round_whose_members_all_left_continues_with_a_newcomer() -> None:
     bench = trained("fedbn", "a")
     bench.do(LeaveArrived(connection=bench.peers["a"].connection, reason="maintenance"))
     said = orders(bench.join("b"))
@@ -199,7 +199,7 @@ def test_a_refused_report_is_judged_once() -> None:
     assert bench.machine.state.members["c"].strikes == 1
 
 
-def test_repeated_offender_is_quarantined_and_the_round_goes_on_without_it() -> None:
+def test_repeated_offender_is_quarantined_and_the_round_continues_without_it() -> None:
     bench = trained("fedap")
     for round_no in range(3):
         bench.bad["c", "update", round_no] = "out-of-range"

@@ -148,7 +148,7 @@ def test_heartbeats_during_the_last_mix_of_a_run_without_barriers_do_not_hold_it
     assert bench.stage == "finished"
 
 
-def test_round_without_a_quorum_at_its_deadline_goes_on_with_members_that_measured_too_late_for_it() -> None:
+def test_round_without_a_quorum_at_its_deadline_continues_with_members_that_measured_too_late_for_it() -> None:
     """Of its members one is alive and never reports; before the deadline nobody else is let in, and then no more than
     are lacking."""
     paced = pace(quorum=3, deadline_s=5.0, dead_after_s=1000.0)

@@ -75,7 +75,7 @@ def test_an_observer_named_by_its_factory_sees_every_fact_with_its_time(tmp_path
     assert [(line["fact"], line["time_s"]) for line in lines] == [("Began", 0.5), ("Finished", 2.0)]
 
 
-def test_an_observer_that_fails_is_logged_once_and_dropped_and_others_go_on() -> None:
+def test_an_observer_that_fails_is_logged_once_and_dropped_and_others_continue() -> None:
     failing, seeing = FailingObserver(), Seeing()
     observers = Observers([failing, seeing])
     with structlog.testing.capture_logs() as lines:

@@ -127,7 +127,7 @@ def test_enrolment_says_how_many_are_missing() -> None:
     assert quorum.enrolment(state, window, 10.0).ready
 
 
-def test_silence_is_told_in_numbers() -> None:
+def test_silence_is_reported_in_numbers() -> None:
     state = training(a=None)
     state.accepted = 7
     assert quorum.silence(state, 160.0).reason == "7 updates, 1 members present, none has reported for 60 s"

@@ -21,7 +21,7 @@ def test_newest_connection_replaces_the_earlier_one() -> None:
     assert roster.faults() == []
 
 
-def test_a_connection_that_greets_as_somebody_else_is_no_longer_the_first_ones() -> None:
+def test_a_connection_that_says_hello_under_another_name_is_no_longer_the_first_ones() -> None:
     roster = Roster()
     roster.connect("a", "c1", 0.0)
     roster.connect("b", "c1", 1.0)

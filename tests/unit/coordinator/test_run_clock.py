@@ -15,7 +15,7 @@ class Wall:
         return self.at
 
 
-def test_it_goes_on_where_the_last_life_ended() -> None:
+def test_clock_continues_where_the_last_process_stopped() -> None:
     wall = Wall()
     clock = RunClock(wall, ran_s=50.0, stall_s=5.0)
     wall.at += 2.0

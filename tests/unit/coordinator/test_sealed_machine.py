@@ -115,7 +115,7 @@ def test_a_row_that_asks_for_too_much_is_refused_and_asked_for_again(row: dict[s
     assert order_of(bench, "a").round_no == 1
 
 
-def test_a_member_that_fits_nobody_may_keep_its_own_model_where_the_strategy_leaves_it_alone() -> None:
+def test_a_member_that_fits_nobody_may_keep_its_own_model_if_the_strategy_isolates_it() -> None:
     bench = sealed_bench(min_similarity=0.7)
     report(bench, "a", {"a": WHOLE, "b": 0, "c": 0, "d": 0})
     (mix,) = find(play_round(bench, "b", "c", "d"), Aggregate)

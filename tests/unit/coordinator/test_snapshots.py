@@ -59,11 +59,11 @@ def test_replay_from_a_snapshot_gives_the_same_state_and_time(folder: Path, tmp_
 @pytest.mark.parametrize(
     "body", [b"", b"{}", b"[]", b'{"digest": "0", "state": {}}', b'{"digest": "0", "state": {"x": 1}}']
 )
-def test_a_damaged_snapshot_is_not_believed(body: bytes) -> None:
+def test_a_damaged_snapshot_is_not_used(body: bytes) -> None:
     assert snapshots.restore(Snapshot(serial=1, body=body)) is None
 
 
-def test_a_snapshot_whose_digest_is_another_state_s_is_not_believed() -> None:
+def test_a_snapshot_whose_digest_is_another_state_s_is_not_used() -> None:
     taken = snapshots.take(State(), 1)
     found = json.loads(taken.body)
     found["state"]["round_no"] = 7

@@ -90,7 +90,7 @@ def test_what_is_no_tracker_is_refused_in_one_line(tmp_path: Path, text: str) ->
         observe(tmp_path, text)
 
 
-def test_a_missing_extra_is_told_with_the_command_that_installs_it(
+def test_a_missing_extra_is_reported_with_the_command_that_installs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)

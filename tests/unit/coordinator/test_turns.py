@@ -122,7 +122,7 @@ def update_of(order: Train) -> Update:
     return Update(run=order.run, round_no=order.round_no, steps=1, train_loss=0.5, scores=(), weights=weights)
 
 
-def test_a_report_whose_end_is_heard_after_its_senders_next_hello_comes_again_and_counts(
+def test_a_report_whose_end_arrives_after_its_senders_next_hello_is_sent_again_and_counts(
     desk: ManualCoordinator, model: TinyModel
 ) -> None:
     """The line broke behind the report (or its last slice), and the sender is back before anybody has heard it."""

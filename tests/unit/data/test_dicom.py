@@ -191,7 +191,7 @@ def test_what_cannot_be_read_is_refused_in_one_line(
     assert "Doe" not in str(caught.value)
 
 
-def test_files_of_several_sizes_or_formats_are_told_apart(tmp_path: Path) -> None:
+def test_files_of_several_sizes_or_formats_are_distinguished(tmp_path: Path) -> None:
     write_dicom(tmp_path / "a" / "1.dcm", ramp(), **WINDOW)
     write_dicom(tmp_path / "a" / "2.dcm", np.zeros((3, 5), dtype=np.int16), **WINDOW)
     with pytest.raises(InvalidInput, match=r"a/2.dcm: got 5x3 pixels, expected 2x2 pixels like a/1.dcm"):

@@ -59,7 +59,7 @@ def test_fault_names_what_was_raised_and_where() -> None:
     assert fault_of(Fragile(), 0, [("number", 7)]) == ""
 
 
-def test_run_goes_on_where_it_ended(tmp_path: Path) -> None:
+def test_run_continues_where_it_ended(tmp_path: Path) -> None:
     once = running.run("codec", cases=3000, seed=5, folder=tmp_path / "once")
     running.run("codec", cases=1000, seed=5, folder=tmp_path / "twice")
     twice = running.run("codec", cases=3000, seed=5, folder=tmp_path / "twice")
@@ -82,7 +82,7 @@ def test_nothing_but_the_protocols_own_errors_comes_out(targets: list[str], tmp_
     assert done.returncode == 0
 
 
-def test_missing_extra_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with pytest.raises(InvalidInput, match=r"pip install 'fedap\[fuzz\]'"):
         require_atheris()

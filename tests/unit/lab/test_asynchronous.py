@@ -92,7 +92,7 @@ def test_seeds_have_different_slow_members() -> None:
     assert len({slow_member(NAMES, seed) for seed in range(10)}) > 1
 
 
-def test_level_counts_as_reached_by_the_mean_of_the_latest_looks() -> None:
+def test_level_counts_as_reached_by_the_mean_of_the_latest_evaluations() -> None:
     """Of a line that rises by 1 % a second, the mean of six looks lies 2.5 % behind: 80 % is reached after 83 s."""
     rising = curve("barrier", *RISING)
     assert rising.reached_s(0.80) == 83.0
@@ -101,7 +101,7 @@ def test_level_counts_as_reached_by_the_mean_of_the_latest_looks() -> None:
     assert rising.reached_s(0.98) is None
 
 
-def test_one_lucky_look_reaches_nothing() -> None:
+def test_one_lucky_evaluation_reaches_nothing() -> None:
     lucky = curve("barrier", *((float(second), 0.9 if second == 20 else 0.5) for second in range(41)))
     assert lucky.reached_s(0.6) is None
 

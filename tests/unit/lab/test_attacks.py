@@ -43,7 +43,7 @@ def test_attacks_send_what_they_are_called(name: str, sent: list[float]) -> None
     assert ATTACKS["alternating"].update(situation(1)).tolist() == [1, 0]
 
 
-def test_noise_is_as_long_as_said() -> None:
+def test_noise_has_the_stated_norm() -> None:
     """An honest step is 5 long, ten of them 50."""
     assert np.linalg.norm(ATTACKS["noise"].update(situation())) == pytest.approx(50.0, rel=1e-5)
 

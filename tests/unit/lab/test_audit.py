@@ -26,7 +26,7 @@ def test_area_is_one_for_a_perfect_attack_and_a_half_for_guessing() -> None:
     assert roc_of(np.array([1.0, 2.0]), np.array([1.0, 0.0]))[0] == pytest.approx(0.875)
 
 
-def test_hits_allow_no_more_false_alarms_than_said() -> None:
+def test_hits_stay_within_the_allowed_false_alarms() -> None:
     others = np.arange(100.0)
     assert roc_of(np.array([98.5, 99.5, 200.0]), others)[1] == pytest.approx(1.0)
     assert roc_of(np.array([97.5, 200.0]), others)[1] == pytest.approx(0.5)
@@ -51,7 +51,7 @@ def test_all_rows_give_updates_away_and_one_row_or_pads_do_not() -> None:
     assert found.largest == pytest.approx(0.1)
 
 
-def test_audit_writes_tables_and_a_section_of_the_report_and_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_audit_writes_tables_and_a_section_of_the_report_and_continues_where_it_was(tmp_path: Path) -> None:
     options = ["--data", "synthetic", "--partition", "dirichlet", "--clients", "4", "--rounds", "1", "--epsilons", "1"]
     command = ["audit", *options, "--algorithms", "base,fedap", "--update-epsilons", "10", "--out", str(tmp_path)]
     result = CliRunner().invoke(app, command)

@@ -81,7 +81,7 @@ def test_child_of_a_process_that_has_used_torch_can_use_it_too() -> None:
         torch.set_num_threads(before)
 
 
-def test_worker_that_dies_is_named_and_the_run_goes_on_when_called_again(tmp_path: Path) -> None:
+def test_worker_that_dies_is_named_and_the_run_continues_when_called_again(tmp_path: Path) -> None:
     settings = small_run("fedavg", rounds=2)
 
     def kill_one(_round_no: int, _accuracy: float | None) -> None:

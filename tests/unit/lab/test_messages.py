@@ -96,7 +96,7 @@ def test_refusal_inside_a_child_process_is_raised_in_the_parent() -> None:
         run_in_child(refuse)
 
 
-def test_child_process_that_dies_is_said_with_its_code() -> None:
+def test_child_process_that_dies_is_reported_with_its_code() -> None:
     def die() -> None:
         raise SystemExit(7)
 

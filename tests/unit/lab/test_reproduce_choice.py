@@ -36,7 +36,7 @@ def put(folder: Path, *names: str) -> None:
         ("covid", "10.17632/9xkhgts2s6", "Curated X-Ray Dataset", "--data chest"),
     ],
 )
-def test_missing_set_is_told_with_its_place_and_its_stand_in(
+def test_missing_set_is_reported_with_its_place_and_its_stand_in(
     folder: Path, target: str, missing: str, place: str, offered: str
 ) -> None:
     put(folder, "har", "chest")

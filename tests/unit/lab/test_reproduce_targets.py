@@ -81,7 +81,7 @@ def test_wrong_options_are_refused_for_the_list_too(option: str, value: str, sai
     assert not outcome.out
 
 
-def test_measured_durations_are_said_in_minutes_with_their_data() -> None:
+def test_measured_durations_are_given_in_minutes_with_their_data() -> None:
     assert set(MEASURED_MIN) <= set(TARGETS)
     assert "all algorithms, per client; full 27 min (organamnist, one seed)" in run_command(main, "reproduce").out
 

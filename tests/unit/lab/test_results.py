@@ -103,7 +103,7 @@ def test_steady_gain_is_better_and_its_mirror_worse() -> None:
     assert (mirror.low, mirror.high) == pytest.approx((-found.high, -found.low), abs=2e-3)
 
 
-def test_gains_and_losses_that_cancel_are_not_told_apart() -> None:
+def test_gains_and_losses_that_cancel_are_not_significant() -> None:
     found = difference([summary("a", [0.4, 0.6, 0.5, 0.7])], [summary("b", [0.6, 0.4, 0.7, 0.5])])
     assert found is not None
     assert found.verdict == "not told apart"

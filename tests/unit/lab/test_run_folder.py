@@ -162,7 +162,7 @@ def test_run_without_any_evaluation_has_no_summary(tmp_path: Path) -> None:
         folder_with(tmp_path, [[]]).summary()
 
 
-def test_settings_of_a_run_lie_beside_its_results(tmp_path: Path) -> None:
+def test_settings_of_a_run_are_stored_next_to_its_results(tmp_path: Path) -> None:
     folder = folder_with(tmp_path, [[0.5]])
     described = json.loads((folder.path / "settings.json").read_text())
     assert described["settings"] == folder.settings.model_dump(mode="json")

@@ -28,7 +28,7 @@ def board(root: Path, title: str = "Wards", *, target: float = 0.0, missing: int
     return stand(title, study, target=target, missing=missing)
 
 
-def test_best_is_first_and_the_others_are_told_apart_from_it(tmp_path: Path) -> None:
+def test_best_is_first_and_the_others_are_compared_with_it(tmp_path: Path) -> None:
     found = board(tmp_path)
     assert [(row.place, row.head.name, row.verdict) for row in found.rows] == [
         (1, "FedAP", "first"),

@@ -190,7 +190,7 @@ def test_models_of_another_precision_are_refused() -> None:
         describe_tensors(nn.Sequential(nn.Linear(2, 2).double()), [])
 
 
-def test_a_mirrored_model_takes_and_shows_its_shared_values_only_when_told() -> None:
+def test_a_mirrored_model_takes_and_shows_its_shared_values_only_on_request() -> None:
     """As on an accelerator: `host` is then a copy in main memory."""
     model = ZOO["tiny"].make()
     flat = FlatModel(model, describe_tensors(model, [ZOO["tiny"].head]), HOMES["bn"], mirrored=True)

@@ -217,7 +217,7 @@ def test_the_loss_reported_is_the_mean_over_the_last_epoch() -> None:
     assert metrics.loss == pytest.approx(sum(sums) / 13, rel=1e-5)
 
 
-def test_gradients_are_let_go_after_a_round_and_after_a_failure() -> None:
+def test_gradients_are_released_after_a_round_and_after_a_failure() -> None:
     flat = flat_tiny()
     train(flat, samples_of(8), objective=CROSS_ENTROPY, settings=Sgd(), randomness=SEEDS)
     assert all(parameter.grad is None for parameter in flat.module.parameters())

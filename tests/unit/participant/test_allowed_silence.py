@@ -110,7 +110,7 @@ def test_a_slow_transfer_ends_although_one_slice_takes_longer_than_the_least_sil
     assert lines == 3
 
 
-def test_hello_is_not_said_again_while_its_answer_is_on_its_way() -> None:
+def test_hello_is_not_sent_again_while_its_answer_is_on_its_way() -> None:
     """answer_s is 2. An offer was accepted at 1: its first slice has until 1 + 3 * 2 = 7, heartbeats in between or not;
     then hello is said again, and the next answer has twice as long."""
     agent = Agent()

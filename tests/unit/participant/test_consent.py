@@ -175,7 +175,7 @@ LAYOUT = Layout.of({"w": np.zeros(4, dtype=np.float32)})
         ([250.0, 0.0, 0.0, 0.0], "too-far"),
     ],
 )
-def test_delivered_values_are_judged_by_size_and_by_ones_own(values: list[float], code: str | None) -> None:
+def test_delivered_values_are_judged_by_size_and_by_the_local_model(values: list[float], code: str | None) -> None:
     """Own values are 1: a tensor may be 100 away. (99 - 1) / sqrt(4) is 49; (250 - 1) / sqrt(4) is 124.5."""
     own = np.ones(4, dtype=np.float32)
     found = unsound(np.array(values, dtype=np.float32), LAYOUT, "train 1", own=own)

@@ -59,11 +59,11 @@ def test_round_given_up_leaves_the_next_judgement_untouched(tmp_path: Path) -> N
 
 
 @needs_two_cores
-def test_judging_goes_beside_only_where_training_leaves_enough_cores() -> None:
+def test_evaluation_runs_in_parallel_only_where_training_leaves_enough_cores() -> None:
     assert Examiner(["test"], threads=1, beside=True).is_beside
     assert not Examiner(["test"], threads=len(CORES), beside=True).is_beside
     assert not Examiner(["test"], threads=1, beside=False).is_beside
 
 
-def test_alone_on_one_core_nothing_goes_beside(one_core: None) -> None:
+def test_on_one_core_nothing_runs_in_parallel(one_core: None) -> None:
     assert not Examiner(["test"], threads=1, beside=True).is_beside

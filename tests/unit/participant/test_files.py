@@ -59,7 +59,7 @@ def test_a_model_file_that_cannot_be_moved_into_place_leaves_nothing_behind(tmp_
     assert read_model(tmp_path / "free")[0] == spec
 
 
-def test_a_long_record_of_what_was_sent_goes_on_in_a_new_file_and_loses_no_line(tmp_path: Path) -> None:
+def test_a_long_record_of_what_was_sent_continues_in_a_new_file_and_loses_no_line(tmp_path: Path) -> None:
     """Five messages with room for two a file, over two lives of the process: 2 + 2 + 1 lines, in order."""
     messages = [Leave(run="a-run", reason=f"reason {number}") for number in range(5)]
     probe = SentLog(tmp_path / "probe.jsonl")

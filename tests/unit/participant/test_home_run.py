@@ -105,7 +105,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_new_life_says_the_same_report_and_goes_on_as_the_old_one_would(folder: Path, tmp_path: Path) -> None:
+def test_new_process_sends_the_same_report_and_continues_as_the_old_one_would(folder: Path, tmp_path: Path) -> None:
     start = shared(INITIAL)
     first = opened(folder, share_class_counts=True)
     update = trained(first, order(0, start, measure="running"))

@@ -82,7 +82,7 @@ def test_measuring_is_a_phase_and_wants_train_afterwards() -> None:
     assert agent.sent()[-1] == beat(have=Step(kind="anchor", round_no=0), want=Step(kind="train", round_no=0))
 
 
-def test_repeated_order_is_not_carried_out_twice_but_its_report_is_said_again() -> None:
+def test_repeated_order_is_not_carried_out_twice_but_its_report_is_sent_again() -> None:
     agent = member()
     agent.receive(train(0))
     assert agent.receive(train(0)) == []
@@ -107,7 +107,7 @@ def test_newer_order_waits_for_the_work_in_progress_and_replaces_an_older_one() 
     assert (agent.sent(), agent.work()) == ([update(0)], [train(2)])
 
 
-def test_report_is_said_again_after_being_wanted_twice_and_let_go_when_it_is_had() -> None:
+def test_report_is_sent_again_after_being_wanted_twice_and_released_when_it_has_arrived() -> None:
     agent = member()
     agent.receive(train(0))
     agent.on(Reported(report=update(0)))
@@ -121,7 +121,7 @@ def test_report_is_said_again_after_being_wanted_twice_and_let_go_when_it_is_had
     assert agent.sent() == [update(0)], "the coordinator has lost what it had"
 
 
-def test_one_who_comes_back_says_what_an_earlier_life_finished() -> None:
+def test_returning_participant_reports_what_an_earlier_process_finished() -> None:
     agent = Agent(run=RUN)
     agent.on(LineOpened())
     assert agent.sent() == [replace(HELLO, run=RUN)]
@@ -171,7 +171,7 @@ def test_failed_work_leaves_and_ends_with_its_sentence() -> None:
     assert [message.KIND for message in agent.sent()] == ["leave"]
 
 
-def test_refused_message_is_told_and_another_version_ends() -> None:
+def test_refused_message_is_reported_and_another_version_ends() -> None:
     agent = member()
     (note,) = agent.receive(Error(code="too-far", reason="far", about=Step(kind="update", round_no=0)))
     assert isinstance(note, Log)
@@ -212,7 +212,7 @@ def test_orders_of_a_run_whose_welcome_is_on_its_way_are_worth_fetching() -> Non
     assert agent.machine.wants(replace(train(2), run="second"))
 
 
-def test_announced_again_a_run_goes_on_and_an_answered_order_is_answered_again() -> None:
+def test_announced_again_a_run_continues_and_an_answered_order_is_answered_again() -> None:
     """Neither the initial model nor the weights are fetched twice; what is owed is said."""
     agent = large_member()
     agent.receive(train(0))

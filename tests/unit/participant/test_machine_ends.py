@@ -35,13 +35,13 @@ def run_until(agent: Agent, now: float) -> list[Action]:
 
 
 @pytest.mark.parametrize("give_up_s", [None, 3.0])
-def test_a_finished_run_ends_well_though_nobody_is_there_any_more(give_up_s: float | None) -> None:
+def test_a_finished_run_ends_normally_without_a_coordinator(give_up_s: float | None) -> None:
     agent = Agent(replace(TIMEOUTS, give_up_s=give_up_s), run=RUN, has_finished=True)
     end = end_of(run_until(agent, TIMEOUTS.farewell_s))
     assert (end.code, f"run {RUN} is over; its final model is in the state folder" in end.reason) == (0, True)
 
 
-def test_a_finished_run_ends_well_when_the_coordinator_says_that_it_is_over() -> None:
+def test_a_finished_run_ends_normally_when_the_coordinator_reports_its_end() -> None:
     agent = finished()
     agent.on(LineOpened())
     assert end_of(agent.receive(Reject(code="run-over", reason="it is over"))).code == 0
@@ -56,7 +56,7 @@ def test_a_coordinator_that_still_waits_for_goodbye_gets_it() -> None:
     assert end_of(agent.receive(beat(have=Step(kind="goodbye", round_no=WELCOME.round_no)))).code == 0
 
 
-def test_a_goodbye_that_nobody_confirms_ends_well_too() -> None:
+def test_a_goodbye_that_is_not_confirmed_ends_normally() -> None:
     agent = finished()
     agent.on(LineOpened())
     agent.receive(AGAIN)

@@ -43,7 +43,7 @@ from tests.unit.participant.agents import (
 from tests.unit.protocol.samples import HELLO, RUN, WELCOME
 
 
-def test_first_thing_is_a_line_and_the_first_word_a_hello() -> None:
+def test_first_action_connects_and_the_first_message_is_a_hello() -> None:
     agent = Agent()
     assert agent.actions == [OpenLine()]
     agent.on(LineOpened())
@@ -51,7 +51,7 @@ def test_first_thing_is_a_line_and_the_first_word_a_hello() -> None:
     assert agent.machine.phase is Activity.GREETING
 
 
-def test_unanswered_hello_is_said_again_and_then_a_fresh_line_is_tried() -> None:
+def test_unanswered_hello_is_sent_again_and_then_a_fresh_line_is_tried() -> None:
     """answer_s is 2: again at 2 and 4; at 3 * 2 = 6 the line counts as dead."""
     agent = Agent()
     agent.on(LineOpened())
@@ -80,7 +80,7 @@ def test_pauses_double_up_to_the_cap_with_seeded_jitter() -> None:
     assert len({wait / full for full, wait in zip((1, 2, 4, 8, 8), pauses[0], strict=True)}) == 5
 
 
-def test_training_goes_on_while_the_line_is_down_and_its_report_is_said_on_return() -> None:
+def test_training_continues_while_the_line_is_down_and_its_report_is_sent_on_return() -> None:
     agent = member()
     agent.receive(train(0))
     actions = agent.on(LineLost(reason="cut"))
@@ -225,7 +225,7 @@ def test_name_in_use_is_waited_for_while_its_holder_stays_silent() -> None:
     assert agent.machine.phase == "training"
 
 
-def test_name_in_use_by_one_who_speaks_ends_with_its_sentence() -> None:
+def test_name_in_use_by_a_live_process_ends_with_its_sentence() -> None:
     agent = Agent()
     agent.on(LineOpened())
     agent.receive(in_use(4.0))
@@ -234,7 +234,7 @@ def test_name_in_use_by_one_who_speaks_ends_with_its_sentence() -> None:
     assert agent.receive(in_use(4.5))[-1] == End(code=2, reason="refused, name-in-use: another process has it")
 
 
-def test_a_copied_state_ends_after_a_few_lines_and_a_contested_name_goes_on() -> None:
+def test_a_copied_state_ends_after_a_few_lines_and_a_contested_name_continues() -> None:
     agent = member()
     (note,) = agent.receive(Error(code="name-in-use", reason="somebody else said hello", about=None))
     assert isinstance(note, Log)

@@ -103,7 +103,7 @@ def kept_of(folder: Path, name: str) -> KeptModels:
     return kept
 
 
-def test_odd_one_out_keeps_its_own_model_and_is_told_why(ended: Path, tmp_path: Path) -> None:
+def test_odd_one_out_keeps_its_own_model_and_is_told_the_reason(ended: Path, tmp_path: Path) -> None:
     kept = kept_of(ended, "odd")
     alone, together = (kept.models[name].candidate for name in (ALONE, FEDERATED))
     assert alone.test is not None
@@ -174,13 +174,13 @@ def test_card_says_what_the_model_is_for_people_and_programs(ended: Path, tmp_pa
     assert "| alike-1 | 33.3 % |" in text
 
 
-def test_member_that_fits_nobody_is_told_so_with_what_it_took_from_others(ended: Path, tmp_path: Path) -> None:
+def test_member_that_fits_nobody_is_informed_with_what_it_took_from_others(ended: Path, tmp_path: Path) -> None:
     said = export_bundle(ended / "odd", tmp_path / "model.safetensors", force=False)
     assert "differ from those of all other members: similarity 0.41 to the most similar one" in said
     assert "takes 67% from others" in said
 
 
-def test_training_alone_goes_on_after_a_kill_with_the_same_bits(ended: Path, tmp_path: Path) -> None:
+def test_training_alone_continues_after_a_kill_with_the_same_bits(ended: Path, tmp_path: Path) -> None:
     """Every round is saved: a life that stops in the middle of one trains it again."""
     what = plan(rounds=2, validation=0.25)
     stopped, straight = (tmp_path / "stopped", tmp_path / "straight")

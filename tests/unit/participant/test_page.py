@@ -77,7 +77,7 @@ def test_scores_together_and_alone_stand_side_by_side_with_the_choosers_sentence
 @pytest.mark.parametrize(
     ("similarity", "said"), [(0.3, "similarity 0.30 to the most similar one"), (0.9, None), (None, None)]
 )
-def test_a_participant_that_fits_nobody_is_told_so(
+def test_a_participant_that_fits_nobody_is_informed(
     tmp_path: Path, model: tuple[ModelSpec, State], similarity: float | None, said: str | None
 ) -> None:
     folder = state_folder(tmp_path)

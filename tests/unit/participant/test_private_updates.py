@@ -72,7 +72,7 @@ def test_one_silo_cannot_predict_the_noise_of_another(folder: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("encoding", ["f32", "f16", "int8", "topk"])
-def test_a_new_life_tells_the_same_bytes_and_goes_on_with_the_same_bits(folder: Path, encoding: str) -> None:
+def test_a_new_process_sends_the_same_bytes_and_continues_with_the_same_bits(folder: Path, encoding: str) -> None:
     what = plan(encoding=encoding)
     start = TensorSet.of_flat(shared(INITIAL).layout, shared(INITIAL).flat(), "f16" if encoding == "f16" else "f32")
     first = opened(folder, what=what)

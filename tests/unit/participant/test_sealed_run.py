@@ -140,7 +140,7 @@ def test_members_request_rows_and_open_the_sums_that_follow(
     assert run.refused is None
 
 
-def test_a_new_process_says_the_same_upload_again(tmp_path: Path, first: tuple[Members, dict[str, Update]]) -> None:
+def test_a_new_process_sends_the_same_upload_again(tmp_path: Path, first: tuple[Members, dict[str, Update]]) -> None:
     run, updates = fresh(tmp_path, first)
     again = run.finished_report
     assert isinstance(again, Update)
@@ -191,7 +191,7 @@ def with_another_own_salt(order: Train) -> Train:
         (with_another_own_salt, "another upload under this participant's name"),
     ],
 )
-def test_a_changed_sum_is_refused_with_a_sentence_and_training_goes_on_from_ones_own_model(
+def test_a_changed_sum_is_refused_with_a_sentence_and_training_continues_from_the_local_model(
     tmp_path: Path, first: tuple[Members, dict[str, Update]], tamper: Callable[[Train], Train], says: str
 ) -> None:
     run, updates = fresh(tmp_path, first)
@@ -321,7 +321,7 @@ def test_a_plan_sealed_otherwise_than_agreed_is_refused(
     assert says in str(refused.value)
 
 
-def test_models_are_compared_with_ones_own_files(tmp_path: Path) -> None:
+def test_models_are_compared_with_the_local_files(tmp_path: Path) -> None:
     """The coordinator sends the initial model and the anchor; members have both already."""
     own = tmp_path / "own.safetensors"
     write_model(own, SPEC, INITIAL)

@@ -186,7 +186,7 @@ def test_a_report_that_the_end_of_the_run_overtook_is_withheld(
     assert office.end().code == 0
 
 
-def test_a_report_that_met_hello_required_is_said_after_the_next_welcome(office: Office, desk: HoldingWorker) -> None:
+def test_a_report_that_met_hello_required_is_sent_after_the_next_welcome(office: Office, desk: HoldingWorker) -> None:
     office.send(HelloRequired())
     desk.was_overtaken.set()
     office.received.clear()
@@ -222,7 +222,7 @@ def test_an_order_that_lies_in_the_socket_with_its_welcome_is_worked_on_with_all
     assert begun.weights.flat().tobytes() == LARGE.flat().tobytes()
 
 
-def test_asked_to_stop_when_nobody_knows_it_any_more_it_stops(office: Office, desk: HoldingWorker) -> None:
+def test_participant_without_a_run_stops_when_asked(office: Office, desk: HoldingWorker) -> None:
     """`leave` may not be said before the next hello, and need not be."""
     desk.then = LeaveRequested(reason="SIGTERM", code=143)
     office.send(HelloRequired())

@@ -107,7 +107,7 @@ def test_a_step_of_one_part_leaves_the_others() -> None:
     assert not moved[head == 0.0].any()
 
 
-def test_a_share_of_the_data_is_drawn_anew_for_every_epoch() -> None:
+def test_a_share_of_the_data_is_drawn_again_for_every_epoch() -> None:
     seen = [tuple(targets.tolist()) for _, targets in workspace().batches(epochs=2, share=0.4)]
     assert sum(map(len, seen)) == 24
     assert seen[: len(seen) // 2] != seen[len(seen) // 2 :]

@@ -64,7 +64,7 @@ def test_of_too_many_strangers_the_oldest_of_the_fullest_address_goes() -> None:
     assert [account.serial for account in cut(accounts)] == [1]
 
 
-def test_a_window_of_slices_waits_as_long_as_nobody_looks_into_the_socket() -> None:
+def test_a_window_of_slices_waits_as_long_as_nobody_reads_the_socket() -> None:
     account = member(WINDOW_SLICES * SLICE_BYTES)
     for second in range(3600):
         assert cut([account], now=float(second), drains=0) == []
@@ -78,7 +78,7 @@ def test_a_message_larger_than_any_is_cut_once_the_socket_was_empty_and_it_is_st
     assert cut([account], now=1.1, drains=2) == [account]
 
 
-def test_slices_that_keep_coming_and_are_heard_are_not_taken_for_one_message() -> None:
+def test_slices_that_keep_coming_and_are_read_are_not_taken_for_one_message() -> None:
     account = member(2 * FRAME_BYTES)
     for turn in range(100):
         account.taken += FRAME_BYTES
@@ -86,7 +86,7 @@ def test_slices_that_keep_coming_and_are_heard_are_not_taken_for_one_message() -
         assert cut([account], now=float(turn), drains=10 * turn) == []
 
 
-def test_a_member_of_whom_much_waits_is_held_until_half_of_it_is_heard() -> None:
+def test_a_member_of_whom_much_waits_is_held_until_half_of_it_is_read() -> None:
     account = member(MEMBER_BYTES + 1)
     assert must_hold(account)
     account.is_held = True

@@ -110,7 +110,7 @@ def test_welcome_of_one_who_comes_back_lets_it_report_what_it_trained_meanwhile(
 
 
 @pytest.mark.parametrize("message", [m for m in EVERYTHING if P not in m.SENDERS], ids=lambda m: m.KIND)
-def test_participant_that_speaks_as_coordinator_is_at_fault_in_every_state(message: Message) -> None:
+def test_participant_that_sends_the_coordinators_messages_is_at_fault_in_every_state(message: Message) -> None:
     for said in ((), ((P, HELLO),), JOINED, (*JOINED, (C, FINISH))):
         with pytest.raises(WrongSender):
             coordinator_after(*said).receive(message)

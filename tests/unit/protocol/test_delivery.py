@@ -17,7 +17,7 @@ def holding(step: Step) -> Outbox:
     return outbox
 
 
-def test_step_is_said_again_at_every_second_asking() -> None:
+def test_step_is_sent_again_at_every_second_asking() -> None:
     outbox = holding(TRAIN_4)
     asked = [outbox.received(heartbeat(have=TRAIN_3, want=TRAIN_4)) for _ in range(5)]
     assert asked == [None, TRAIN_4, None, TRAIN_4, None]
@@ -36,7 +36,7 @@ def test_peer_that_wants_nothing_in_between_is_asked_to_ask_twice_again() -> Non
     assert [outbox.received(beat) for beat in (wanting, busy, wanting)] == [None, None, None]
 
 
-def test_new_step_is_not_said_twice_because_the_old_one_was_asked_for() -> None:
+def test_new_step_is_not_sent_twice_because_the_old_one_was_asked_for() -> None:
     outbox = holding(TRAIN_3)
     outbox.received(heartbeat(want=TRAIN_3))
     outbox.hold(TRAIN_4)

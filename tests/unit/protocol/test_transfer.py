@@ -91,7 +91,7 @@ def test_wrong_bytes_are_found_when_the_payload_is_complete() -> None:
         incoming.take(piece(7, payload=bytes(30)))
 
 
-def test_cut_transfer_goes_on_after_the_slices_held_in_an_earlier_life() -> None:
+def test_cut_transfer_continues_after_the_slices_held_in_an_earlier_process() -> None:
     incoming = IncomingTransfer(transfer=NAME, size_bytes=len(PAYLOAD), slice_bytes=CUT)
     incoming.resume([PAYLOAD[:8], PAYLOAD[8:20]])
     for index in range(5, 8):
@@ -130,7 +130,7 @@ def test_last_slice_is_what_remains() -> None:
     assert outgoing.is_done
 
 
-def test_sender_begins_again_when_told_to() -> None:
+def test_sender_begins_again_when_requested() -> None:
     outgoing = sending()
     outgoing.granted(grant(0, 12, again=True))
     assert len(spans(outgoing)) == 3

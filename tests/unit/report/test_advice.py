@@ -52,13 +52,13 @@ def test_means_of_few_samples_are_not_rounded_to_whole_samples() -> None:
     assert compare(of(2, 10, tail=0.8), of(8, 10, tail=0.84)).leading == pytest.approx(0.04)
 
 
-def test_sure_gain_is_told_with_its_points() -> None:
+def test_sure_gain_is_reported_with_its_points() -> None:
     told = advise(alone=of(700, 1000), personal=of(761, 1000))
     assert told.headline == "Federation gains 6.1 points here."
     assert told.detail == "Use the model of FedAP. The 95 % intervals do not overlap: this is more than chance."
 
 
-def test_small_gain_is_told_as_perhaps_chance() -> None:
+def test_small_gain_is_reported_as_perhaps_chance() -> None:
     told = advise(alone=of(70), personal=of(71))
     assert (told.verdict, told.headline) == (ClientVerdict.MAYBE_GAIN, "Federation gains 1.0 point here, perhaps.")
     assert "may be chance" in told.detail
@@ -129,7 +129,7 @@ def test_what_did_not_run_is_not_guessed() -> None:
     assert advise(alone=of(9), personal=None).headline == "No federated model was evaluated here."
 
 
-def test_participant_is_told_who_serves_it_best_and_who_is_not_told_apart() -> None:
+def test_report_names_who_serves_it_best_and_who_is_not_significantly_worse() -> None:
     """100 samples: 90 less 84 has a lower end of 6 - hypot(0.90 - 0.826, 0.899 - 0.84) = -0.034; 90 less 60 has one far
     above zero."""
     here = [of(60, name="Base"), of(84, name="FedAP"), of(90, name="FedPer")]

@@ -41,7 +41,7 @@ def run_in(root: Path) -> Path:
         ("rounds.jsonl", _ROUND.replace("1.2, ", ""), "rounds.jsonl, line 1: got fields of another kind"),
     ],
 )
-def test_damage_is_told_by_file_and_line(tmp_path: Path, file: str, text: str, said: str) -> None:
+def test_damage_is_reported_by_file_and_line(tmp_path: Path, file: str, text: str, said: str) -> None:
     folder = run_in(tmp_path)
     (folder / file).write_text(text)
     with pytest.raises(InvalidInput) as raised:
@@ -51,13 +51,13 @@ def test_damage_is_told_by_file_and_line(tmp_path: Path, file: str, text: str, s
     assert str(raised.value).endswith("leave this folder out of the report.")
 
 
-def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
+def test_bytes_that_are_no_text_are_reported(tmp_path: Path) -> None:
     (run_in(tmp_path) / "rounds.jsonl").write_bytes(b"\xff\n")
     with pytest.raises(InvalidInput, match=r"rounds.jsonl: got bytes that are not text"):
         find_runs([tmp_path])
 
 
-def test_files_that_do_not_fit_together_are_told_with_their_folder(tmp_path: Path) -> None:
+def test_files_that_do_not_fit_together_are_reported_with_their_folder(tmp_path: Path) -> None:
     folder = run_in(tmp_path)
     (folder / "mixing.json").write_text('{"weights": [[1, 0], [0, 1]]}')
     with pytest.raises(InvalidInput, match=r"fedap-s0: fedap-s0: got W over 2, expected W over its 3 clients"):

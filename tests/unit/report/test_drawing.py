@@ -98,7 +98,7 @@ def test_names_are_sorted_as_people_do() -> None:
         ({"max_peer_weight": "0.2"}, "FedAP max_peer_weight=0.2"),
     ],
 )
-def test_options_are_told_in_short(options: dict[str, str], name: str) -> None:
+def test_options_are_abbreviated(options: dict[str, str], name: str) -> None:
     assert algorithm_name("fedap", options) == name
 
 

@@ -69,7 +69,7 @@ def two_rounds() -> list[tuple[float, facts.Fact]]:
     ]
 
 
-def test_report_tells_first_what_members_that_share_it_reached_alone(tmp_path: Path) -> None:
+def test_report_starts_with_what_members_that_share_it_reached_alone(tmp_path: Path) -> None:
     """North: 8 of 10 together, 10 alone. South keeps that to itself, and is not like north (0.31)."""
     *told, _, _ = two_rounds()
     told[2] = (0.5, facts.Weighed(members=MEMBERS, weights=((0.6, 0.4), (0.3, 0.7)), similarity=(0.9, 0.31)))
@@ -140,14 +140,14 @@ def test_counted_bytes_are_the_participants_up_and_down(tmp_path: Path) -> None:
     assert (first.up, first.down, second.up, second.down) == ((7, 6), (9, 0), (), (0, 3))
 
 
-def test_damaged_line_of_traffic_is_told_with_its_number(tmp_path: Path) -> None:
+def test_damaged_line_of_traffic_is_reported_with_its_number(tmp_path: Path) -> None:
     folder = write_journal(tmp_path / "run", two_rounds())
     (folder / "traffic.jsonl").write_text('{"bytes": []}\n{"bytes": 7}\n')
     with pytest.raises(InvalidInput, match=r"traffic.jsonl, line 2: got fields of another kind"):
         read_journal_runs(folder)
 
 
-def test_damaged_fact_is_told_with_its_journal(tmp_path: Path) -> None:
+def test_damaged_fact_is_reported_with_its_journal(tmp_path: Path) -> None:
     folder = write_journal(tmp_path / "run", two_rounds())
     journal = SqliteJournal(folder / "journal.sqlite")
     journal.append([Draft(time_s=9.0, kind="Joined", body=b"[")])

@@ -50,7 +50,7 @@ def test_summary_says_what_federation_changed_and_for_whom(tmp_path: Path) -> No
     assert second.startswith("2 of 3 clients did better with it, 1 of them beyond chance; 1 lost beyond chance")
 
 
-def test_gain_of_the_last_round_alone_is_told_with_the_last_ten(tmp_path: Path) -> None:
+def test_gain_of_the_last_round_alone_is_reported_with_the_last_ten(tmp_path: Path) -> None:
     """Both at 80 until Base falls to 60 in round 20: 20 points more there, 2 on the mean of ten rounds, which is not
     beyond chance for the single client."""
     write_run(tmp_path, "base", [[80]] * 19 + [[60]], clients=["ward"])
@@ -69,7 +69,7 @@ def test_short_runs_have_no_last_rounds_to_confirm_with(tmp_path: Path) -> None:
     assert [one.tail for one in standings(study_of(tmp_path), 0).values()] == [None, None, None]
 
 
-def test_nobody_who_gained_is_told_as_nobody(tmp_path: Path) -> None:
+def test_nobody_who_gained_is_reported_as_nobody(tmp_path: Path) -> None:
     write_run(tmp_path, "base", [[80, 80, 80]])
     write_run(tmp_path, "fedap", [[79, 79, 79]])
     assert in_words(study_of(tmp_path))[1].startswith("None of 3 clients did better with it; nobody lost beyond chance")

@@ -29,7 +29,7 @@ BY_COUNTS = ("fedavg", "fedprox", "fedper", "fedbn", "fedap-unweighted")
         ("fedap-unweighted", {Part.BATCH_NORM}),
     ],
 )
-def test_what_stays_home(name: str, home: set[Part]) -> None:
+def test_tensors_that_stay_local(name: str, home: set[Part]) -> None:
     assert make_strategy(name).home == home
 
 

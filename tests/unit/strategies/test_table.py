@@ -118,7 +118,7 @@ def test_algorithms_whose_rounds_need_everyone_are_refused_without_barriers(name
         make_strategy(name).require_continuous()
 
 
-def test_feddbe_with_means_of_ones_own_sends_none_and_needs_no_barrier() -> None:
+def test_feddbe_with_local_means_sends_none_and_needs_no_barrier() -> None:
     own = make_strategy("feddbe", {"own_mean": True})
     own.require_continuous()
     assert own.acts_on_delivery
