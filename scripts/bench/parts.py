@@ -32,7 +32,7 @@ PARTS: dict[str, BenchPart] = {
     "memory": BenchPart(about="peak memory of 20 participants and a coordinator against a plain program", seconds=45),
     "aggregate": BenchPart(about="mixing against memory bandwidth", seconds=25),
     "wire": BenchPart(about="an update over loopback against a raw socket", seconds=75),
-    "scale": BenchPart(about="rounds of 20 to 1,000 hosted participants against the line through 20", seconds=260),
+    "scale": BenchPart(about="rounds of 20 to 1,000 hosted participants against the line through 20", seconds=205),
     "step": BenchPart(about="a training step against a plain PyTorch step, per model", seconds=60),
     "recover": BenchPart(about="going on after SIGKILL with a long journal against a fresh start", seconds=45),
     "coordinator": BenchPart(about="the coordinator's processor time per round, plain and encrypted", seconds=60),

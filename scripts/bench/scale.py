@@ -28,7 +28,7 @@ ONCE = 1000
 HOSTS = 2
 SKIPPED = 2
 """First rounds that are not timed: members join, files and buffers are new."""
-UPDATES = 1000
+UPDATES = 500
 FEWEST_ROUNDS = 5
 """Every federation is timed for so many updates, and at least for so many rounds."""
 
