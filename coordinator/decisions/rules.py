@@ -55,8 +55,8 @@ class MemberRules:
         if self.allowed is not None:
             check_allow_list(self.allowed)
         elif not self.enrolment_s < math.inf:
-            fix = "With 0 the first round starts as soon as at_least members are there."
-            raise InvalidInput("members.enrolment_s", "none", "seconds, where no list says who will come", fix)
+            fix = "With 0 the first round starts as soon as at_least members are present."
+            raise InvalidInput("members.enrolment_s", "none", "seconds, because no list of members is given", fix)
         if self.min_samples < 1 or self.strikes < 1:
             raise InvalidInput("min_samples, strikes", (self.min_samples, self.strikes), "numbers from 1")
         if self.max_samples < self.min_samples:
