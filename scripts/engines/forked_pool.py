@@ -69,7 +69,7 @@ class ForkedPool:
         self._ask("load", str(folder))
 
     def close(self) -> None:
-        self._workers.close()
+        self._workers.close(stop=True)
 
     def _shares(self, chosen: Chosen) -> list[list[int] | None]:
         """Return for each worker which of its own clients are chosen; None: all of them."""

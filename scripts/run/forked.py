@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from typing import Any
@@ -45,63 +46,10 @@ def _stop_openmp_threads() -> None:
 os.register_at_fork(before=_stop_openmp_threads)
 
 
-class ChildTask:
-    """Work running in a child process, which returns a JSON value. Call `wait` or `abandon`. name: for errors."""
-
-    def __init__(self, work: Callable[[], object], *, name: str = "") -> None:
-        self._name = name
-        self._outcome, theirs = FORK.Pipe(duplex=False)
-        self._child = FORK.Process(target=_report, args=(work, theirs, os.getpid()))
-        with signals_held():
-            self._child.start()
-        theirs.close()
-
-    def wait(self) -> Any:  # noqa: ANN401 - whatever the work returns
-        """Wait until the work is done and return its value; an error in the child is raised here."""
-        try:
-            answer = json.loads(self._outcome.recv_bytes())
-        except EOFError as error:
-            raise RuntimeError(f"{self._name or 'a worker process'} ended with code {self._end()}") from error
-        except BaseException:
-            self.abandon()
-            raise
-        self._end()
-        if "error" in answer:
-            raise error_from_json(answer["error"], where=f"{self._name}: " if self._name else "")
-        return answer["value"]
-
-    def abandon(self) -> None:
-        """Terminate the child."""
-        self._child.terminate()
-        self._end()
-
-    def _end(self) -> int | None:
-        self._child.join()
-        code = self._child.exitcode
-        self._child.close()
-        self._outcome.close()
-        return code
-
-
-def run_in_child(work: Callable[[], object]) -> Any:  # noqa: ANN401 - whatever the work returns
-    """Do tensor work in a forked child, so that this process may still fork afterwards. Returns its JSON value."""
-    return ChildTask(work).wait()
-
-
-def _report(work: Callable[[], object], parent: Connection, parent_id: int) -> None:
-    unwind_on_sigterm()
-    end_with_parent(parent_id)
-    try:
-        answer = {"value": work()}
-    except (InvalidInput, OSError) as error:
-        answer = {"error": error_to_json(error)}
-    parent.send_bytes(json.dumps(answer).encode())
-
-
 class ForkedWorkers:
     """Children at the other ends of pipes, each running one of the bodies; they end when their pipe closes.
 
-    daemon: they have no children of their own, and are stopped in the middle of their work.
+    daemon: they have no children of their own.
     """
 
     def __init__(self, bodies: Sequence[Callable[[Connection], None]], *, daemon: bool) -> None:
@@ -141,13 +89,13 @@ class ForkedWorkers:
             process.join()
             raise RuntimeError(f"worker {number} died during {during} (exit code {process.exitcode})") from error
 
-    def close(self) -> None:
-        """End all children."""
+    def close(self, *, stop: bool = False) -> None:
+        """End all children. stop: in the middle of their work; they would notice a closed pipe only after it."""
         for _, connection in self._members:
             connection.close()
         for process, _ in self._members:
-            if process.daemon:
-                process.terminate()  # while it works, it would notice the closed pipe only later
+            if stop:
+                process.terminate()
         for process, _ in self._members:
             process.join()
         self._members = []
@@ -158,6 +106,44 @@ def _live(body: Callable[[Connection], None], parent: Connection, inherited: Seq
     for connection in inherited:  # kept open here, they would hide the parent's death
         connection.close()
     body(parent)
+
+
+class ChildTask:
+    """Work running in a child process, which returns a JSON value. Call `wait` or `abandon`. name: for errors."""
+
+    def __init__(self, work: Callable[[], object], *, name: str = "") -> None:
+        self._name = name
+        self._child = ForkedWorkers([partial(_report, work, os.getpid())], daemon=False)
+
+    def wait(self) -> Any:  # noqa: ANN401 - whatever the work returns
+        """Wait until the work is done and return its value; an error in the child is raised here."""
+        try:
+            answer = self._child.receive(0, during=self._name or "its work")
+        except BaseException:
+            self.abandon()
+            raise
+        self._child.close()
+        if "error" in answer:
+            raise error_from_json(answer["error"], where=f"{self._name}: " if self._name else "")
+        return answer["value"]
+
+    def abandon(self) -> None:
+        """Terminate the child."""
+        self._child.close(stop=True)
+
+
+def run_in_child(work: Callable[[], object]) -> Any:  # noqa: ANN401 - whatever the work returns
+    """Do tensor work in a forked child, so that this process may still fork afterwards. Returns its JSON value."""
+    return ChildTask(work).wait()
+
+
+def _report(work: Callable[[], object], parent_id: int, parent: Connection) -> None:
+    end_with_parent(parent_id)
+    try:
+        answer = {"value": work()}
+    except (InvalidInput, OSError) as error:
+        answer = {"error": error_to_json(error)}
+    parent.send_bytes(json.dumps(answer).encode())
 
 
 _SET_PARENT_DEATH_SIGNAL = 1

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from scripts.experiments.asynchronous.conditions import Trouble
-from scripts.experiments.asynchronous.real_study import run_real_study
+from scripts.experiments.asynchronous.real_clock import run_real_study
 from scripts.experiments.asynchronous.study import AsyncStudy, run_study
 from scripts.lab import main
 from tests.support.cohorts import run_command, small_run

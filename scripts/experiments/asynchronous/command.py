@@ -42,7 +42,7 @@ def asynchronous(
     from rich.console import Console
 
     from scripts.experiments.asynchronous.conditions import Trouble
-    from scripts.experiments.asynchronous.real_study import run_real_study
+    from scripts.experiments.asynchronous.real_clock import run_real_study
     from scripts.experiments.asynchronous.study import AsyncStudy, run_study
     from scripts.experiments.comparison import Comparison, names_in
 

@@ -2,12 +2,14 @@
 
 The lab slows the member down: in the forked child, after each local training, the slow member waits until the round has
 taken as long as on a slower device. The product does not know about it. What was delivered when, and how accurate it
-was, is read from the coordinator's journal afterwards.
+was, is read from the coordinator's journal afterwards. Numbers depend on the machine and its load: they are
+measurements, not repeatable results.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
 
 from coordinator.decisions import facts
 from coordinator.decisions.scoring import scores_by_split
@@ -30,11 +33,17 @@ from scripts.engines.base import EngineOptions
 from scripts.engines.inline import initial_file
 from scripts.engines.pool import make_clients
 from scripts.engines.processes.run import ProcessOptions, run_processes
-from scripts.experiments.asynchronous.curves import ObservedRun
-from scripts.run.cohort import Cohort
+from scripts.experiments.asynchronous.conditions import slow_member
+from scripts.experiments.asynchronous.curves import Curve, ObservedRun
+from scripts.experiments.asynchronous.study import AsyncStudy, heading_of, tell
+from scripts.run.cohort import Cohort, make_cohort
 from scripts.run.forked import run_in_child
 from scripts.run.run_folder import write_text
 from scripts.run.settings import RunSettings
+
+CONDITION = "slow"
+WAYS = ("barrier", "continuous")
+RECORDS_PER_ROUND = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +81,28 @@ class Stretched:
         log_finished_rounds(progress)
         if progress.loss is not None:  # reported once, when the round is trained and saved
             threading.Event().wait(self._devices.wait_s(self._member, time.monotonic() - self._began))
+
+
+def run_real_study(study: AsyncStudy, root: Path, *, least_s: float, console: Console) -> list[Curve]:
+    """Run what is missing, one federation at a time, and write csv, figure and Markdown under `root`."""
+    found: dict[tuple[str, str], list[ObservedRun]] = {}
+    for run in study.runs:
+        cohort = make_cohort(run.cohort, run.seed)
+        slower = study.trouble.slower
+        devices = Devices(slow=slow_member(cohort.names, run.seed), slower=slower, least_s=least_s)
+        for way in WAYS:
+            console.print(f"{run.label} seed {run.seed}, {way}, {devices.slow} slow …", soft_wrap=True)
+            chosen = run.model_copy(update={"mode": way})
+            place = root / "processes" / f"{slower:g} times {least_s:g} s"
+            found.setdefault((run.label, way), []).append(run_real(chosen, cohort, devices, place))
+    first = study.runs[0]
+    shortest = min(float(run.times[-1]) for runs in found.values() for run in runs)
+    step_s = shortest / first.rounds / RECORDS_PER_ROUND
+    told = [Curve.of(label, CONDITION, way, runs, step_s) for (label, way), runs in found.items()]
+    name = re.sub(r"[/.:]", "_", f"asynchronous-processes-{first.cohort.data}-{study.identity}")
+    how = f"real processes and sockets on one machine, a round of training takes {least_s:g} s or more"
+    tell(study, told, heading_of(study, how), root / name, clock="real", console=console)
+    return told
 
 
 def run_real(run: RunSettings, cohort: Cohort, devices: Devices, root: Path) -> ObservedRun:

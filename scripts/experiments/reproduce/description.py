@@ -13,7 +13,7 @@ from scripts.experiments.reproduce.data_sets import DATA_SETS
 from scripts.experiments.reproduce.results import TargetResults
 from scripts.experiments.reproduce.target import DataSetPlan, Findings, Job, Target
 from scripts.report import tables
-from scripts.report.dots import draw_counts
+from scripts.report.charts import draw_counts
 from scripts.report.figures import new_figure, tidy
 from scripts.run.cohort import make_cohort
 

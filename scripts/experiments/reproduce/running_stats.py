@@ -22,7 +22,6 @@ from scripts.experiments.reproduce import judges
 from scripts.experiments.reproduce.results import Cell, TargetResults
 from scripts.experiments.reproduce.target import DataSetPlan, Findings, Job, Target
 from scripts.report import charts, tables
-from scripts.report.dots import Cloud, draw_clouds
 from scripts.report.figures import new_figure
 from scripts.run.cohort import make_cohort, model_file_name
 from scripts.run.forked import run_in_child
@@ -68,8 +67,8 @@ def show_running_stats(job: Job, results: TargetResults) -> Findings:
         clouds = []
         for layer in layers:
             x, y = zip(*(channel.pair(what) for channel in first if channel.layer == layer), strict=True)
-            clouds.append(Cloud(name=layer, colour=shades[layer], x=x, y=y))
-        draw_clouds(axes, clouds)
+            clouds.append(charts.Cloud(name=layer, colour=shades[layer], x=x, y=y))
+        charts.draw_clouds(axes, clouds)
         axes.set_xlabel(f"{what} of the layer's inputs")
         axes.set_ylabel(f"running {what}")
         charts.within(axes)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scripts.report.page.computed_bytes import computed_bytes
+from scripts.report.traffic import computed_bytes
 from scripts.run.damage import intact
 from scripts.run.mixing_record import read_mixing_record
 from scripts.run.records import Json, Run, read_rounds

@@ -10,7 +10,6 @@ import numpy as np
 from fedap_core.arrays import FloatArray
 from protocol.host.web.heat import SHADES, heat_map
 from protocol.host.web.svg import Svg
-from scripts.report.page.addresses import anchors
 from scripts.report.page.sources import strongest
 from scripts.report.page.study import Algorithm, Study
 from scripts.report.similarity import by_similarity, cluster_names
@@ -51,10 +50,10 @@ def mixing_views(study: Study) -> Iterator[MixingView]:
     told = [(algorithm, run, run.mixing) for algorithm, run in shown if run.mixing and run.mixing.is_personal]
     for number, (algorithm, run, mixing) in enumerate(told):
         if mixing.clusters or isinstance(mixing, MixingRecord):
-            yield _view(algorithm, run, mixing, source=f"mixing-data-{number}")
+            yield _view(study, algorithm, run, mixing, source=f"mixing-data-{number}")
 
 
-def _view(algorithm: Algorithm, run: Run, mixing: AnyMixing, *, source: str) -> MixingView:
+def _view(study: Study, algorithm: Algorithm, run: Run, mixing: AnyMixing, *, source: str) -> MixingView:
     described = f"W of {algorithm.name}"
     if mixing.clusters:
         names, weights = cluster_names(mixing.clusters), mixing.between_clusters()
@@ -72,7 +71,7 @@ def _view(algorithm: Algorithm, run: Run, mixing: AnyMixing, *, source: str) -> 
         source=source,
         names=ordered,
         rows=tuple(zip(ordered, (tuple(row) for row in rounded), strict=True)),
-        helped=tuple(_helped(run, mixing, names, order, weights)),
+        helped=tuple(_helped(study, run, mixing, names, order, weights)),
         most=float(others.max(initial=0.0)),
         shades=SHADES,
         from_round=mixing.from_round,
@@ -82,15 +81,14 @@ def _view(algorithm: Algorithm, run: Run, mixing: AnyMixing, *, source: str) -> 
 
 
 def _helped(
-    run: Run, mixing: AnyMixing, names: Sequence[str], order: Sequence[int], weights: FloatArray
+    study: Study, run: Run, mixing: AnyMixing, names: Sequence[str], order: Sequence[int], weights: FloatArray
 ) -> Iterator[tuple[str, str, str]]:
     """Yield (name, anchor, clause) of every row: the strongest source of a client, or the strongest of a cluster."""
-    places = anchors(run.clients)
     for at in order:
         if mixing.clusters:
             yield names[at], "", _taken(weights[at], names, run.clients[mixing.clusters.index(at)])
         else:
-            yield from ((names[at], places[at], one.clause) for one in strongest(mixing, run.clients, at, 1))
+            yield from ((names[at], study.anchors[at], one.clause) for one in strongest(mixing, run.clients, at, 1))
 
 
 def _taken(row: FloatArray, names: Sequence[str], member: str) -> str:

@@ -9,7 +9,6 @@ from statistics import fmean
 from protocol.host.web.curves import CurveLine, curve_rows, curves_by_width, thinned
 from protocol.host.web.svg import Svg
 from scripts.report.page import costs
-from scripts.report.page.addresses import anchors
 from scripts.report.page.dots import Dot, DotRow, class_dots, client_dots
 from scripts.report.page.headline import algorithm_row, in_words
 from scripts.report.page.mixing_view import mixing_views
@@ -143,9 +142,8 @@ def _tenth(share: float | None) -> float | None:
 
 def _client_rows(study: Study) -> list[ClientRow]:
     rows = []
-    places = anchors(study.clients)
     for index in study.listed:
-        name, anchor = study.clients[index], places[index]
+        name, anchor = study.clients[index], study.anchors[index]
         scores = {a.name: run.at(study.round_no).scores[index] for a, run in study.shown}
         values = tuple(None if score is None else score.accuracy for score in scores.values())
         alone = scores.get(study.alone.name) if study.alone else None
@@ -165,11 +163,10 @@ def _by_change(rows: Sequence[ClientRow]) -> tuple[list[int], tuple[ClientRow, .
 
 
 def _dot_rows(study: Study, order: Sequence[int]) -> list[DotRow]:
-    places = anchors(study.clients)
     return [
         DotRow(
             name=study.clients[index],
-            anchor=places[index],
+            anchor=study.anchors[index],
             dots=tuple(
                 Dot(name=a.name, colour=a.colour, value=score.accuracy, role=role(study, a))
                 for a, score in study.scores(index)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from protocol.host.web.curves import CurveLine, Frame, curve_rows, curves_by_width, thinned
 from protocol.host.web.svg import Svg
-from scripts.report.page.addresses import anchors
 from scripts.report.page.advice import Advice, advise, served_best
 from scripts.report.page.bars import Bar, Piece, bars
-from scripts.report.page.confusion import MOST_CLASSES, Confusion, confusion
 from scripts.report.page.dots import Dot, intervals
 from scripts.report.page.headline import client_curve, standings
 from scripts.report.page.sources import Helper, strongest
 from scripts.report.page.study import Algorithm, Study
-from scripts.report.page.wording import counted
-from scripts.run.records import ClientScore
+from scripts.report.page.wording import counted, percent
+from scripts.run.records import ClientScore, Counts
 
 HELPERS = 4
+MOST_CLASSES = 26
+"""With more classes a matrix is unreadable; then only the most frequent mistakes are listed."""
+_MISTAKES = 5
 _FRAME = Frame(width=560, height=250, right=92)
 
 
@@ -27,8 +29,7 @@ View = dict[str, object]
 
 def participant_views(study: Study) -> list[View]:
     """Return one page per listed client of the shown seed."""
-    unordered = anchors(study.clients)
-    places = [unordered[index] for index in study.ordered]
+    places = [study.anchors[index] for index in study.ordered]
     return [_view(study, index, places, at) for at, index in enumerate(study.ordered)]
 
 
@@ -150,3 +151,36 @@ def _confusions(study: Study, index: int) -> list[Confusion]:
             names = run.classes if len(run.classes) == len(numbers) else numbers
             found.append(confusion(wanted.name, names, score.confusion))
     return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confusion:
+    """rows: (true class, [(count, shade 0..9, is correct)], recall); mistakes: the most frequent as sentences."""
+
+    name: str
+    classes: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[tuple[int, int, bool], ...], str], ...]
+    mistakes: tuple[str, ...]
+
+
+def confusion(name: str, classes: Sequence[str], counts: Counts) -> Confusion:
+    """Build the view of a confusion matrix, without classes that neither occur nor are predicted here."""
+    used = [at for at in range(len(classes)) if any(counts[at]) or any(row[at] for row in counts)]
+    rows = []
+    for truth in used:
+        whole = sum(counts[truth])
+        cells = tuple(
+            (counts[truth][guess], min(9, int(10 * counts[truth][guess] / whole)) if whole else 0, truth == guess)
+            for guess in used
+        )
+        rows.append((classes[truth], cells, percent(counts[truth][truth] / whole, 0) if whole else "–"))
+    wrong = [(counts[t][g], t, g) for t in used for g in used if t != g and counts[t][g]]
+    wrong.sort(key=lambda one: (-one[0], one[1], one[2]))
+    mistakes = tuple(f"{classes[t]} taken for {classes[g]}: {count}" for count, t, g in wrong[:_MISTAKES])
+    shown = len(used) <= MOST_CLASSES
+    return Confusion(
+        name=name,
+        classes=tuple(classes[at] for at in used) if shown else (),
+        rows=tuple(rows) if shown else (),
+        mistakes=mistakes,
+    )

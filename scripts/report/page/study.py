@@ -6,6 +6,7 @@ different rounds; unfinished runs are left out and named. Draws nothing and writ
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +15,6 @@ from itertools import count
 from fedap_core.errors import InvalidInput
 from fedap_core.strategies import STRATEGIES
 from scripts.report.algorithms import place
-from scripts.report.page.addresses import natural_order
 from scripts.report.page.wording import algorithm_name, counted, listed
 from scripts.run.clusters import MOST_DRAWN
 from scripts.run.records import ClientScore, Run
@@ -114,6 +114,11 @@ class Study:
         scores = run.at(self.round_no).scores
         accuracy = {index: score.accuracy for index, score in enumerate(scores) if score is not None}
         return tuple(sorted(sorted(accuracy, key=lambda index: accuracy[index])[:MOST_LISTED]))
+
+    @cached_property
+    def anchors(self) -> list[str]:
+        """Each client's anchor in the page."""
+        return anchors(self.clients)
 
     @property
     def ordered(self) -> list[int]:
@@ -234,3 +239,26 @@ def _differing(runs: Sequence[Run]) -> list[str]:
     keys = list(dict.fromkeys(key for run in runs for key in run.settings))
     compared = [key for key in keys if key not in _NOT_IN_A_LABEL and not key.startswith(("options.", "cohort."))]
     return [key for key in compared if len({run.settings[key] for run in runs if key in run.settings}) > 1]
+
+
+def anchors(names: Sequence[str]) -> list[str]:
+    """Return each client's anchor: client-NAME, unique, with only characters that need no quoting."""
+    made: dict[str, None] = {}
+    for name in names:
+        plain = f"client-{re.sub(r'[^A-Za-z0-9_.-]+', '-', name).strip('-') or 'unnamed'}"
+        number, anchor = 1, plain
+        while anchor in made:
+            number += 1
+            anchor = f"{plain}-{number}"
+        made[anchor] = None
+    return list(made)
+
+
+def natural_order(names: Sequence[str]) -> list[int]:
+    """Return the indices of the names in natural order: subject-2 before subject-10."""
+
+    def key(index: int) -> list[tuple[int, int, str]]:
+        pieces = re.findall(r"\d+|\D+", names[index])
+        return [(0, int(piece), "") if piece.isdecimal() else (1, 0, piece) for piece in pieces]
+
+    return sorted(range(len(names)), key=key)

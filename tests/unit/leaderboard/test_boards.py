@@ -9,7 +9,7 @@ import pytest
 from fedap_core.errors import InvalidInput
 from fedap_core.strategies import STRATEGIES
 from scripts.experiments.leaderboard.boards import BOARD_DATA, Restriction, make_boards
-from scripts.experiments.leaderboard.durations import MEASURED_S, in_words, seconds_of
+from scripts.experiments.leaderboard.running import MEASURED_S, in_words, seconds_of
 
 
 def test_user_recipe_has_every_algorithm_and_the_paper_recipe_its_eight_and_fedap_plus() -> None:

@@ -11,11 +11,11 @@ import pytest
 from fedap_core.preprocessing import IMAGE_8BIT
 from participant.data import chest, har
 from participant.record.model_file import make_initial, write_model
-from scripts.report.page.computed_bytes import sample_shape
 from scripts.report.page.costs import bytes_chart, computed_note, time_chart
 from scripts.report.page.finding import find_runs
 from scripts.report.page.lab_folder import read_lab_run
 from scripts.report.page.study import Study, make_study
+from scripts.report.traffic import sample_shape
 from scripts.run.records import ParticipantBytes
 from scripts.run.settings import CohortSettings, RunSettings
 from tests.support.report_runs import CLASSES, COHORT, write_run

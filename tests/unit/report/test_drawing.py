@@ -10,9 +10,9 @@ import pytest
 from protocol.host.web.curves import MOST_POINTS, CurveLine, curves, spread_out, thinned
 from protocol.host.web.heat import SHADES, heat_map, shade
 from protocol.host.web.svg import AxisScale, element, ticks, words
-from scripts.report.page.addresses import natural_order
 from scripts.report.page.bars import Bar, Piece, bars
-from scripts.report.page.confusion import confusion
+from scripts.report.page.participant_view import confusion
+from scripts.report.page.study import natural_order
 from scripts.report.page.wording import algorithm_name, duration, listed, ordinal, points, size
 
 
