@@ -133,7 +133,7 @@ class UnreadRemains:
 
     def gone(self, account: Account, drains: int) -> None:
         """Count what an ended connection left unread."""
-        self.look(drains)
+        self.check(drains)
         if not account.is_member and self._may_have_sent(account):
             self._left[account.address] += account.waiting + CONNECTION_BYTES
             self._drains = drains
@@ -147,7 +147,7 @@ class UnreadRemains:
         self._counted[account.address] += 1
         return True
 
-    def look(self, drains: int) -> None:
+    def check(self, drains: int) -> None:
         """Forget everything once the socket was seen empty often enough since the last connection ended."""
         if self._left and drains >= self._drains + SETTLED_DRAINS:
             self._left.clear()
@@ -176,7 +176,7 @@ def excesses(
     accounts: Sequence[Account], bounds: BacklogLimits, remains: UnreadRemains, *, now: float, drains: int
 ) -> list[Excess]:
     """Return the connections to cut, by their current counts. drains: how often the socket was seen empty."""
-    remains.look(drains)
+    remains.check(drains)
     accounts = [account for account in accounts if not account.is_cut]
     strangers = [account for account in accounts if not account.is_member]
     found = [one for account in accounts if (one := _alone(account, bounds, now=now, drains=drains)) is not None]

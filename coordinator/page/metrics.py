@@ -14,10 +14,10 @@ from coordinator.watching.overview import RunOverview
 
 
 class RunMetrics(Collector):
-    """Collects metrics from the overview that `look` returns, at every scrape."""
+    """Collects metrics from the overview that `read_overview` returns, at every scrape."""
 
-    def __init__(self, look: Callable[[], RunOverview]) -> None:
-        self._look = look
+    def __init__(self, read_overview: Callable[[], RunOverview]) -> None:
+        self._read_overview = read_overview
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -30,7 +30,7 @@ class RunMetrics(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        run = self._look()
+        run = self._read_overview()
         yield from _of_run(run)
         yield from _of_members(run)
 

@@ -28,11 +28,11 @@ class CachedOverview:
         self._follower = RunFollower(folder)
         self._lock = threading.Lock()
         self._overview: RunOverview | None = None
-        self._looked_at = 0.0
+        self._read_at = 0.0
 
     def __call__(self) -> RunOverview:
         with self._lock:
-            if self._overview is None or time.monotonic() >= self._looked_at + EVERY_S / 2:
+            if self._overview is None or time.monotonic() >= self._read_at + EVERY_S / 2:
                 return self._refreshed()
             return self._overview
 
@@ -43,17 +43,17 @@ class CachedOverview:
 
     def _refreshed(self) -> RunOverview:
         self._overview = self._follower.refresh()
-        self._looked_at = time.monotonic()
+        self._read_at = time.monotonic()
         return self._overview
 
 
 def run_page(folder: Path) -> LivePage:
     """Build the page of the run in this folder."""
-    look = CachedOverview(folder)
-    metrics = RunMetrics(look)
+    cached = CachedOverview(folder)
+    metrics = RunMetrics(cached)
 
     def shown() -> tuple[Context, object]:
-        overview = look.anew()
+        overview = cached.anew()
         return context_of(overview), overview.as_json()
 
     async def scrape(_request: Request) -> Response:
@@ -66,6 +66,6 @@ def run_page(folder: Path) -> LivePage:
         package="coordinator.page",
         template="run.html.j2",
         parts=PARTS,
-        look=shown,
+        read=shown,
         routes=[Route("/metrics", scrape)],
     )

@@ -182,20 +182,20 @@ class ConnectionGuard:
                 return
             with self._lock:
                 self._take_events()
-                looked_at = self._next_to_look_at()
-                for descriptor, watched in looked_at:
-                    self._look(descriptor, watched)
-            accounts = [watched.account for _, watched in looked_at]
+                checked = self._next_to_check()
+                for descriptor, watched in checked:
+                    self._check(descriptor, watched)
+            accounts = [watched.account for _, watched in checked]
             now, drains = time.monotonic(), self._drains
             for excess in excesses(accounts, self._bounds, self._remains, now=now, drains=drains):
                 self._cut(excess)
-            for _, watched in looked_at:
+            for _, watched in checked:
                 self._hold(watched)
             self._pause_or_resume()
             if self._remains or any(account.mark is not None for account in accounts):
                 self._wake()
 
-    def _next_to_look_at(self) -> list[tuple[int, _Watched]]:
+    def _next_to_check(self) -> list[tuple[int, _Watched]]:
         strangers = [one for one in self._watched.items() if not one[1].account.is_member]
         members = [one for one in self._watched.items() if one[1].account.is_member]
         start = self._turn = (self._turn + MEMBERS_AT_ONCE) % len(members) if len(members) > MEMBERS_AT_ONCE else 0
@@ -217,7 +217,7 @@ class ConnectionGuard:
                 self._serial += 1
                 self._watched[descriptor] = _Watched(account=Account(address="", serial=self._serial))
 
-    def _look(self, descriptor: int, watched: _Watched) -> None:
+    def _check(self, descriptor: int, watched: _Watched) -> None:
         if watched.socket is None:
             try:
                 watched.socket = own_socket(descriptor)

@@ -18,4 +18,4 @@ def home_page(state: Path) -> LivePage:
         overview = follower.refresh()
         return context_of(overview), dataclasses.asdict(overview)
 
-    return LivePage(package="participant.page", template="home.html.j2", parts=PARTS, look=shown)
+    return LivePage(package="participant.page", template="home.html.j2", parts=PARTS, read=shown)

@@ -48,7 +48,7 @@ class WatchedConnection:
         """Note that the socket was empty."""
         self.drains += 1
 
-    def look(self) -> bool:
+    def check(self) -> bool:
         """Update the byte count, and pause or cut the connection if needed. Return whether to check again soon."""
         account = self.account
         taken = account.taken
@@ -102,7 +102,7 @@ class TrafficMonitor:
                     self._arrivals = None
                     arrivals.close()
                     return
-                is_busy = sum(watched.look() for watched in self._watched) > 0  # sum, not any: check every one
+                is_busy = sum(watched.check() for watched in self._watched) > 0  # sum, not any: check every one
             if not is_busy:
                 arrivals.poll(IDLE_LOOK_S)
             self._never.wait(CHECK_INTERVAL_S)

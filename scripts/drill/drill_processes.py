@@ -58,7 +58,7 @@ class DrillProcesses:
         self.codes_of_others: dict[int, int] = {}
         """Exit codes of processes that are no parties, by number."""
         self.parties = {name: Party(name) for name in PARTIES}
-        self.struck = 0
+        self.injected = 0
 
     def schedule_death(self, death: Die) -> None:
         self.parties[death.party].deaths.append(death)
@@ -107,7 +107,7 @@ class DrillProcesses:
                 continue
             party.child, party.code = None, ended.code
             if ended.code == -signal.SIGKILL and party.is_killed:
-                self.struck += 1
+                self.injected += 1
                 dead.append(party)
         return dead
 

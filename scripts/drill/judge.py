@@ -49,15 +49,15 @@ class DrillVerdict:
         return not self.complaints
 
 
-def judge(outcome: DrillOutcome, quiet: DrillOutcome, *, same_bits: bool) -> DrillVerdict:
+def judge(outcome: DrillOutcome, undisturbed: DrillOutcome, *, same_bits: bool) -> DrillVerdict:
     """Judge a drill. same_bits: whether the final models must equal those of the undisturbed run (barrier mode)."""
     complaints = list(outcome.faults)
     complaints += [_ending(party, code) for party, code in outcome.codes.items() if code != 0]
-    complaints += _model_faults(outcome, quiet, same_bits=same_bits and not outcome.lost_state)
+    complaints += _model_faults(outcome, undisturbed, same_bits=same_bits and not outcome.lost_state)
     growth = {
-        party: used - quiet.memory_bytes[party]
+        party: used - undisturbed.memory_bytes[party]
         for party, used in outcome.memory_bytes.items()
-        if party in quiet.memory_bytes
+        if party in undisturbed.memory_bytes
     }
     complaints += [
         f"{party} needed {more / MIB:.0f} MiB more memory than undisturbed"
@@ -65,14 +65,14 @@ def judge(outcome: DrillOutcome, quiet: DrillOutcome, *, same_bits: bool) -> Dri
         if more > MOST_MEMORY_BYTES
     ]
     complaints += [
-        f"{party} had {opened} files open, undisturbed {quiet.files[party]}"
+        f"{party} had {opened} files open, undisturbed {undisturbed.files[party]}"
         for party, opened in outcome.files.items()
-        if opened > quiet.files.get(party, opened) + MOST_FILES
+        if opened > undisturbed.files.get(party, opened) + MOST_FILES
     ]
     complaints += [
         f"{party} wrote {size:,} bytes of log"
         for party, size in outcome.log_bytes.items()
-        if size > max(MOST_LOG_BYTES, 2 * quiet.log_bytes.get(party, 0))
+        if size > max(MOST_LOG_BYTES, 2 * undisturbed.log_bytes.get(party, 0))
     ]
     return DrillVerdict(
         complaints=tuple(complaints),
@@ -87,9 +87,9 @@ def _ending(party: str, code: int | None) -> str:
     return f"{party} was ended by signal {-code}" if code < 0 else f"{party} ended with exit code {code}"
 
 
-def _model_faults(outcome: DrillOutcome, quiet: DrillOutcome, *, same_bits: bool) -> list[str]:
+def _model_faults(outcome: DrillOutcome, undisturbed: DrillOutcome, *, same_bits: bool) -> list[str]:
     found = []
-    for member, expected in quiet.models.items():
+    for member, expected in undisturbed.models.items():
         model = outcome.models.get(member)
         if model is None:
             found.append(f"{member} has no final model")

@@ -70,7 +70,7 @@ def play(
     fork_server: ForkServer,
     folder: Path,
     initial: Path,
-    quiet: DrillOutcome | None,
+    undisturbed: DrillOutcome | None,
 ) -> DrillOutcome:
     """Play a drill. quiet: the undisturbed run, in whose units faults are given; None if this is that run."""
     folder.mkdir(parents=True)
@@ -93,14 +93,14 @@ def play(
         site.write()
         lines: dict[str, proxy.Proxy] = {}
         if kind.uses_proxy:
-            usual = {} if quiet is None else quiet.line_bytes
+            usual = {} if undisturbed is None else undisturbed.line_bytes
             lines = {name: stack.enter_context(_line(site, name, faults, usual)) for name in MEMBERS}
         endpoints = {name: lines[name].endpoint if name in lines else site.address for name in MEMBERS}
-        pace_s = 0.0 if quiet is None else drill.pace_s
+        pace_s = 0.0 if undisturbed is None else drill.pace_s
         processes = DrillProcesses(
             fork_server, site, endpoints, namespaces={} if spaces is None else spaces.names, pace_s=pace_s
         )
-        played = _Play(drill, faults, processes, site, lines, quiet, spaces=spaces, disks=disks)
+        played = _Play(drill, faults, processes, site, lines, undisturbed, spaces=spaces, disks=disks)
         stack.callback(processes.end)
         return played.run()
 
@@ -142,7 +142,7 @@ class _Play:
         processes: DrillProcesses,
         site: DrillSite,
         lines: Mapping[str, proxy.Proxy],
-        quiet: DrillOutcome | None,
+        undisturbed: DrillOutcome | None,
         *,
         spaces: Namespaces | None,
         disks: Mapping[str, SmallDisk],
@@ -155,12 +155,12 @@ class _Play:
         self._lines = lines
         self._costs = Costs()
         self._repair = Repair(processes, site)
-        self._struck = 0
+        self._injected = 0
         self._began = time.monotonic()
         self._order = itertools.count()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
-        self._unit_s = 0.0 if quiet is None else quiet.seconds
-        least_s = PATIENCE_S if quiet is not None else UNDISTURBED_S
+        self._unit_s = 0.0 if undisturbed is None else undisturbed.seconds
+        least_s = PATIENCE_S if undisturbed is not None else UNDISTURBED_S
         self._patience_s = least_s + 10.0 * self._unit_s + 4.0 * drill.rounds * drill.pace_s
         for fault in faults:
             self._plan(fault)
@@ -175,7 +175,7 @@ class _Play:
             self._at(self._began + fault.at * self._unit_s, lambda: self._strike(fault))
         elif isinstance(fault, NetworkConditions) and self._spaces is not None:
             self._spaces.change(fault)
-            self._struck += 1
+            self._injected += 1
         elif isinstance(fault, Die):
             self._processes.schedule_death(fault)
         elif isinstance(fault, Attack):
@@ -188,7 +188,7 @@ class _Play:
         if isinstance(fault, Kill):
             self._processes.kill(fault.party, pause_s=fault.pause_s)
             return
-        self._struck += 1
+        self._injected += 1
         self._turn(fault, on=True)
         self._at(time.monotonic() + fault.for_s, lambda: self._turn(fault, on=False))
 
@@ -231,7 +231,7 @@ class _Play:
             "tally": str(self._site.folder / TALLY),
         }
         self._processes.invite("attack", settings, name="attacker")
-        self._struck += 1
+        self._injected += 1
 
     def run(self) -> DrillOutcome:
         for name in (COORDINATOR, *MEMBERS):
@@ -242,11 +242,11 @@ class _Play:
             while self._due and self._due[0][0] <= now:
                 heapq.heappop(self._due)[2]()
             if now >= look_at:
-                self._costs.look(self._processes.pids)
+                self._costs.sample(self._processes.pids)
                 look_at = now + GLANCE_S
             wait_s = min([look_at, *(moment for moment, _, _ in self._due[:1])]) - now
             dead = self._processes.collect_killed(max(wait_s, 0.0))
-            self._repair.look()
+            self._repair.check()
             self._begin_again()
             for party in dead:
                 name = party.name
@@ -264,7 +264,7 @@ class _Play:
                 name: None if party.child is not None else party.code for name, party in self._processes.parties.items()
             },
             seconds=seconds,
-            struck=self._struck + self._processes.struck + sum(line.strikes for line in self._lines.values()),
+            struck=self._injected + self._processes.injected + sum(line.strikes for line in self._lines.values()),
             memory_bytes=dict(self._costs.memory_bytes),
             files=dict(self._costs.files),
             log_bytes=log_bytes(logs),

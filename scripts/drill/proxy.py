@@ -119,7 +119,7 @@ class Proxy:
         """Connections accepted so far."""
         self.strikes = 0
         """Faults that have occurred."""
-        self.struck = threading.Event()
+        self.injected = threading.Event()
         """Set when the last fault has occurred."""
         self._listener = socket.create_server((listen, 0))
         self.endpoint = f"tcp://{listen}:{self._listener.getsockname()[1]}"
@@ -267,7 +267,7 @@ class Proxy:
             for line in lines:
                 line.close()
         if not self._faults:
-            self.struck.set()
+            self.injected.set()
 
 
 def _drain(source: socket.socket) -> None:

@@ -39,7 +39,7 @@ class Repair:
             self._pending.append(fault)
         return True
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Damage folders of dead parties, repair parties that refuse, start repaired ones."""
         for fault in list(self._pending):
             party = self._processes.parties[fault.party]

@@ -20,7 +20,7 @@ class Costs:
     memory_bytes: dict[str, int] = field(default_factory=dict)
     files: dict[str, int] = field(default_factory=dict)
 
-    def look(self, pids: Mapping[str, int]) -> None:
+    def sample(self, pids: Mapping[str, int]) -> None:
         """Measure every running party."""
         for party, pid in pids.items():
             try:

@@ -54,15 +54,17 @@ class DrillRunner:
             if record.survived:
                 shutil.rmtree(folder)
             return record
-        initial, quiet = self._quiet(drill)
+        initial, undisturbed = self._undisturbed(drill)
         faults = faults_of(drill)
-        outcome = play(drill, faults, fork_server=self._fork_server, folder=folder, initial=initial, quiet=quiet)
-        verdict = judge(outcome, quiet, same_bits=drill.mode == "barrier" and KINDS[drill.kind].same_bits)
+        outcome = play(
+            drill, faults, fork_server=self._fork_server, folder=folder, initial=initial, undisturbed=undisturbed
+        )
+        verdict = judge(outcome, undisturbed, same_bits=drill.mode == "barrier" and KINDS[drill.kind].same_bits)
         if verdict.survived:
             shutil.rmtree(folder, ignore_errors=True)
         return record_of(drill, faults, outcome, verdict, folder=None if verdict.survived else folder)
 
-    def _quiet(self, drill: Drill) -> tuple[Path, DrillOutcome]:
+    def _undisturbed(self, drill: Drill) -> tuple[Path, DrillOutcome]:
         """Return the initial model and the outcome of the same federation without faults."""
         kind = KINDS[drill.kind]
         way = "apart" if kind.uses_namespaces else "proxied" if kind.uses_proxy else "direct"
@@ -78,7 +80,7 @@ class DrillRunner:
                     return initial, outcome_from_json(told["outcome"])
             folder = place / name
             shutil.rmtree(folder, ignore_errors=True)
-            outcome = play(drill, (), fork_server=self._fork_server, folder=folder, initial=initial, quiet=None)
+            outcome = play(drill, (), fork_server=self._fork_server, folder=folder, initial=initial, undisturbed=None)
             if complaints := judge(outcome, outcome, same_bits=True).complaints:
                 raise RuntimeError(f"the undisturbed run failed: {'; '.join(complaints)}; see {folder}")
             shutil.rmtree(folder)

@@ -243,15 +243,15 @@ def _job(
     for connection in inherited:  # the parent's ends of the pipes: kept open here, they would hide its death
         connection.close()
 
-    def tell(message: Json) -> None:
+    def send(message: Json) -> None:
         parent.send_bytes(json.dumps(message).encode())
 
-    how = replace(options, on_round=lambda round_no, _accuracy: tell({"round": round_no}))
+    how = replace(options, on_round=lambda round_no, _accuracy: send({"round": round_no}))
     with suppress(BrokenPipeError):  # the parent is gone
         try:
             load_engine(options.engine)(run, cohort, how)
-            tell({"done": True})
+            send({"done": True})
         except BrokenPipeError:
             raise
         except (InvalidInput, OSError, RuntimeError) as error:
-            tell({"error": error_to_json(error)})
+            send({"error": error_to_json(error)})

@@ -78,9 +78,9 @@ class Search:
     result: Result = field(default_factory=Result)
 
     def __post_init__(self) -> None:
-        calm = self.make()
-        calm.faults_left = 0
-        self._expected = laws.undisturbed(calm)
+        undisturbed = self.make()
+        undisturbed.faults_left = 0
+        self._expected = laws.undisturbed(undisturbed)
         self._numbers: dict[bytes, int] = {}
         self._edges: list[list[tuple[int, str, bool]]] = []
         self._asleep: dict[int, frozenset[str]] = {}

@@ -34,7 +34,7 @@ def _run(cases: dict[str, int], seed: int, folder: Path) -> int:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))  # log lines are not examined
     found = 0
     for target, number in cases.items():
-        tally = running.run(target, cases=number, seed=seed, folder=folder, say=partial(print, flush=True))
+        tally = running.run(target, cases=number, seed=seed, folder=folder, print_line=partial(print, flush=True))
         print(tally.sentence, *(f"  {one}" for one in tally.findings), sep="\n", flush=True)
         found += len(tally.findings)
     return 1 if found else 0

@@ -64,14 +64,14 @@ def run(
     seed: int,
     folder: Path,
     most_findings: int = 20,
-    say: Callable[[str], None] = lambda _line: None,
+    print_line: Callable[[str], None] = lambda _line: None,
 ) -> Tally:
     """Continue this target and seed until `cases` are done in total. say: receives progress lines."""
     rng = random.Random(0)  # noqa: S311 - reproducible, not secret
     subject = TARGETS[target](rng)
     tally = _begun(folder, target, seed)
     tally.findings += _known(folder, target, subject)
-    before, progress = 0.0, ProgressLines(say)
+    before, progress = 0.0, ProgressLines(print_line)
     began, spent = time.process_time(), tally.seconds
     with _timer():
         while tally.cases < cases and len(tally.findings) < most_findings:

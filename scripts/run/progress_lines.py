@@ -12,9 +12,9 @@ class ProgressLines:
     """Prints at most one line per EVERY_S; the others are not even built. say: receives the lines; default: nobody."""
 
     def __init__(
-        self, say: Callable[[str], None] = lambda _line: None, *, clock: Callable[[], float] = time.monotonic
+        self, print_line: Callable[[str], None] = lambda _line: None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._print = say
+        self._print = print_line
         self._clock = clock
         self._due = clock()
 

@@ -17,11 +17,11 @@ class LabTracking:
     """trackers: as `--track` names them; without any, nothing is logged. tell: receives a sentence about a tracker that
     fails; that tracker is not used again, and the runs continue."""
 
-    def __init__(self, trackers: Sequence[str], tell: Callable[[str], None]) -> None:
+    def __init__(self, trackers: Sequence[str], report: Callable[[str], None]) -> None:
         for text in trackers:
             require_tracker(text)
         self._names = list(trackers)
-        self._tell = tell
+        self._report = report
         self._runs: dict[tuple[str, str], TrackedRun] = {}
         self._logged: dict[str, int] = {}
 
@@ -49,7 +49,7 @@ class LabTracking:
         try:
             yield
         except Exception as error:  # noqa: BLE001 - third-party library and server: whatever fails, the runs continue
-            self._tell(f"No longer logged to {text}: {type(error).__name__}: {error}")
+            self._report(f"No longer logged to {text}: {type(error).__name__}: {error}")
             self._names = [name for name in self._names if name != text]
 
 

@@ -76,7 +76,7 @@ def test_a_member_that_dies_does_not_stop_the_others(
             players(tmp_path, only(reference, [dying]), proxy.endpoint) as lost,
             players(tmp_path, only(reference, living), endpoint) as made,
         ):
-            wait_until(proxy.struck.is_set, "the line to go dead", deadline_s=DEADLINE_S)
+            wait_until(proxy.injected.is_set, "the line to go dead", deadline_s=DEADLINE_S)
             lost[dying].kill()
             require_good_end(made, coordinator)
     finally:

@@ -226,7 +226,7 @@ def test_who_comes_late_gets_a_model_and_takes_part(
         with ExitStack() as stack:
             proxy = stack.enter_context(Proxy(endpoint, [Hold(after=0)]))
             made = stack.enter_context(players(tmp_path, only(reference, [late]), proxy.endpoint, *patience))
-            wait_until(proxy.struck.is_set, "the late one to knock", deadline_s=DEADLINE_S)
+            wait_until(proxy.injected.is_set, "the late one to knock", deadline_s=DEADLINE_S)
             made |= stack.enter_context(players(tmp_path, only(reference, early), endpoint, *patience))
             run = RunningFederation(folder=tmp_path, coordinator=coordinator, made=made)
             wait_until(lambda: run.given(*early) >= 4, "four updates", deadline_s=DEADLINE_S)

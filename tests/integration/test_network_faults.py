@@ -53,7 +53,7 @@ def require_same_models(folder: Path, reference: Reference, faults: Sequence[Fau
         assert coordinator.wait() == 0
     finally:
         coordinator.close()
-    assert proxy.struck.is_set()
+    assert proxy.injected.is_set()
     assert final_bits(made) == reference.bits
     return proxy
 

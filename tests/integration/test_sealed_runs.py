@@ -322,6 +322,6 @@ def test_cut_lines_change_no_bit_of_a_sealed_run(tmp_path: Path, travels: str) -
                 assert {name: one.ended() for name, one in made.items()} == dict.fromkeys(made, 0)
         finally:
             coordinator.close()
-        assert proxy.struck.is_set() == (how == "cut")
+        assert proxy.injected.is_set() == (how == "cut")
         found[how] = final_bits(made)
     assert found["cut"] == found["calm"]

@@ -37,7 +37,7 @@ Context = Mapping[str, Any]
 
 
 class LivePage:
-    """package: has the template. parts: its blocks, each shown in the element with that id. look: returns what the page
+    """package: has the template. parts: its blocks, each shown in the element with that id. read: returns what the page
     shows now, as (values of the template, the same for JSON); runs in a separate thread."""
 
     def __init__(
@@ -46,7 +46,7 @@ class LivePage:
         package: str,
         template: str,
         parts: Sequence[str],
-        look: Callable[[], tuple[Context, object]],
+        read: Callable[[], tuple[Context, object]],
         routes: Sequence[BaseRoute] = (),
     ) -> None:
         environment = Environment(
@@ -63,10 +63,10 @@ class LivePage:
         )
         self._script = environment.get_template("live.js").render()
         self._parts = tuple(parts)
-        self._look = look
+        self._read_state = read
         self._routes = tuple(routes)
-        self._looking = asyncio.Lock()
-        self._looked_at = float("-inf")
+        self._reading = asyncio.Lock()
+        self._read_at = float("-inf")
         self._context: Context = {}
         self._json: object = {}
         self._board: dict[str, str] = {}
@@ -92,18 +92,18 @@ class LivePage:
 
     async def _latest(self, *, anew: bool = False) -> dict[str, str]:
         """Return the page's parts, at most EVERY_S old. Errors are shown in the part `problem`."""
-        async with self._looking:
-            if not anew and time.monotonic() < self._looked_at + EVERY_S:
+        async with self._reading:
+            if not anew and time.monotonic() < self._read_at + EVERY_S:
                 return self._board
             try:
                 self._board = await run_in_threadpool(self._drawn)
             except (InvalidInput, OSError) as error:
                 self._board = {**self._board, "problem": f"<p class='note'>{escape(str(error))}</p>"}
-            self._looked_at = time.monotonic()
+            self._read_at = time.monotonic()
             return self._board
 
     def _drawn(self) -> dict[str, str]:
-        self._context, self._json = self._look()
+        self._context, self._json = self._read_state()
         return {"problem": "", **{part: self._block(part) for part in self._parts}}
 
     def _block(self, part: str) -> str:

@@ -35,7 +35,7 @@ Play = Callable[[FalseCoordinator], None]
 class Scenario:
     """One thing that a coordinator may try.
 
-    does, outcome: sentences for the published list. code: the participant's exit code. told: the code of its `error`
+    does, outcome: sentences for the published list. code: the participant's exit code. error_code: that of its `error`
     answer, if it answers. words: part of the reason with which it ends. updates: how many may leave at most; measures:
     how many statistics. algorithm: what its operator has agreed to; settings: further options of the operator.
     """
@@ -45,7 +45,7 @@ class Scenario:
     outcome: str
     play: Play
     code: int = 0
-    told: str = ""
+    error_code: str = ""
     words: str = ""
     updates: int = 1
     measures: int = 0
@@ -105,8 +105,8 @@ def _end_faults(outcome: ScenarioOutcome) -> list[str]:
     if scenario.words not in last.reason:
         faults.append(f"it ended because of «{last.reason}»; expected words: {scenario.words}")
     codes = {getattr(message, "code", "") for message in outcome.received if message.KIND == "error"}
-    if scenario.told and scenario.told not in codes:
-        faults.append(f"it answered with errors {sorted(codes)}; expected {scenario.told}")
+    if scenario.error_code and scenario.error_code not in codes:
+        faults.append(f"it answered with errors {sorted(codes)}; expected {scenario.error_code}")
     return faults
 
 

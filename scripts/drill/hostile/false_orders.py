@@ -11,8 +11,8 @@ from protocol.tensors import TensorSet
 from scripts.drill.hostile.false_coordinator import Play, Scenario
 from scripts.drill.hostile.scripted_coordinator import FalseCoordinator, ScenarioData
 
-REFUSED = "The order is refused with an `error`, nothing is done for it, and the run goes on as planned."
-KEPT = "The weights are refused; it goes on from its own model, which stays on disk."
+REFUSED = "The order is refused with an `error`, nothing is done for it, and the run continues as planned."
+KEPT = "The weights are refused; it continues from its own model, which stays on disk."
 LAST_KEPT = "The weights are refused; its own last model is kept as the personal one, and `export` says so."
 IGNORED = "The message belongs to nothing that is agreed; it is dropped."
 
@@ -159,12 +159,12 @@ def _replayed(session: FalseCoordinator) -> None:
     session.end_honestly(2)
 
 
-def _refused(name: str, does: str, play: Play, told: str, **others: Any) -> Scenario:  # noqa: ANN401
-    return Scenario(name=name, does=does, outcome=REFUSED, play=play, told=told, **others)
+def _refused(name: str, does: str, play: Play, error_code: str, **others: Any) -> Scenario:  # noqa: ANN401
+    return Scenario(name=name, does=does, outcome=REFUSED, play=play, error_code=error_code, **others)
 
 
-def _kept(name: str, does: str, play: Play, told: str, **others: Any) -> Scenario:  # noqa: ANN401
-    return Scenario(**{"name": name, "does": does, "outcome": KEPT, "play": play, "told": told, **others})
+def _kept(name: str, does: str, play: Play, error_code: str, **others: Any) -> Scenario:  # noqa: ANN401
+    return Scenario(**{"name": name, "does": does, "outcome": KEPT, "play": play, "error_code": error_code, **others})
 
 
 ORDERS: tuple[Scenario, ...] = (
@@ -191,7 +191,7 @@ ORDERS: tuple[Scenario, ...] = (
              outcome="It measures again: the same numbers, so nothing new leaves.", play=_anchor_again, measures=2),
     Scenario(name="habit", does="It orders warm-up rounds again and again.",
              outcome="After eight refusals it leaves and ends with code 2.", play=_warmup_again_and_again,
-             code=2, told="bad-field", words="keeps sending", updates=0),
+             code=2, error_code="bad-field", words="keeps sending", updates=0),
     _kept("train-nan", "It delivers NaN in the middle of a run.", delivering(float("nan")), "not-finite", updates=2),
     _kept("train-infinite", "It delivers infinities.", delivering(float("inf")), "not-finite", updates=2),
     _kept("train-huge", "It delivers values of 1e30.", delivering(1e30), "out-of-range", updates=2),

@@ -21,7 +21,7 @@ from protocol.messages import (
 from scripts.drill.hostile.false_coordinator import Play, Scenario
 from scripts.drill.hostile.scripted_coordinator import NAME, RUN, FalseCoordinator
 
-DROPPED = "The messages are dropped; the run goes on as planned."
+DROPPED = "The messages are dropped; the run continues as planned."
 FLOOD = 200
 TRANSFER = "cd" * 16
 
@@ -49,7 +49,7 @@ def _slices(_stage: FalseCoordinator) -> Sequence[Message]:
     return [Slice(transfer=TRANSFER, offset=0, data=memoryview(b"x" * 1000)) for _ in range(FLOOD)]
 
 
-def _speaking_as_the_participant(session: FalseCoordinator) -> None:
+def _as_participant(session: FalseCoordinator) -> None:
     session.welcome()
     session.send(Leave(run=RUN, reason="as if it were you"))
     session.go_on_honestly()
@@ -99,13 +99,13 @@ TRAFFIC: tuple[Scenario, ...] = (
              play=pouring(lambda _: [Grant(transfer=TRANSFER, received=0, until=2**32, again=True)] * FLOOD)),
     Scenario(name="cancels", does="It cancels transfers that do not exist, 200 times.", outcome=DROPPED,
              play=pouring(lambda _: [Cancel(transfer=TRANSFER, code="superseded")] * FLOOD)),
-    Scenario(name="errors", does="It complains 200 times about what was never said.", outcome=DROPPED,
+    Scenario(name="errors", does="It reports 200 errors about messages that were never sent.", outcome=DROPPED,
              play=pouring(lambda _: [Error(code="bad-field", reason="no", about=_step("update", 2))] * FLOOD)),
     Scenario(name="wanted-early", does="Its heartbeats want reports that were never ordered.", outcome=DROPPED,
              play=pouring(_early_wants)),
-    Scenario(name="speaker", does="It speaks as a participant.", outcome=DROPPED, play=_speaking_as_the_participant,
-             told="wrong-speaker"),
-    Scenario(name="garbage", does="It sends 200 messages that are none.", outcome=DROPPED, play=_garbage),
+    Scenario(name="speaker", does="It sends a participant's messages.", outcome=DROPPED, play=_as_participant,
+             error_code="wrong-speaker"),
+    Scenario(name="garbage", does="It sends 200 malformed messages.", outcome=DROPPED, play=_garbage),
     Scenario(name="hello-required", does="It asks for a hello 50 times.",
              outcome="Each is answered with a hello, which has no more in it than the first.", play=_hello_required),
     Scenario(name="rejects", does="It rejects the participant 200 times in the middle of a run.",

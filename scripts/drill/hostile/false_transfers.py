@@ -60,14 +60,15 @@ def _granted_beyond(session: FalseCoordinator) -> None:
 
 TRANSFERS: tuple[Scenario, ...] = (
     Scenario(name="slices-other", does="The slices are not those of the payload that its order names.",
-             outcome="They are refused with an `error` and never become a model; the run goes on as planned.",
-             play=_other_bytes, told="bad-checksum"),
+             outcome="They are refused with an `error` and never become a model; the run continues as planned.",
+             play=_other_bytes, error_code="bad-checksum"),
     Scenario(name="slices-withheld", does="It offers the weights of an order, never sends them, and ends the run.",
              outcome="Nothing is trained for an order that is not complete; the end is taken.", play=_withheld,
              updates=0),
     Scenario(name="slices-misplaced", does="It sends slices out of order, repeatedly, beyond the end and off the grid.",
-             outcome="They are dropped or refused; the run goes on as planned.", play=_misplaced, told="bad-transfer"),
+             outcome="They are dropped or refused; the run continues as planned.",
+             play=_misplaced, error_code="bad-transfer"),
     Scenario(name="grants-beyond", does="It grants more of an update than there is, and asks for it again.",
              outcome="What was offered is sent again; nothing beyond its end leaves.", play=_granted_beyond,
-             told="bad-transfer"),
+             error_code="bad-transfer"),
 )  # fmt: skip

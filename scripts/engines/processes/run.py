@@ -84,7 +84,7 @@ class _Federation:
         self._take_home()
         self._folder.begin_anew(versions(), self._cohort.described(), keep_models=self._options.keep_models)
         if self._has_ended():  # an earlier call was interrupted while it wrote the results
-            self._tell(self._make_start())
+            self._record_finished(self._make_start())
         else:
             self._run_to_end()
         if self._options.keep_models:
@@ -131,12 +131,12 @@ class _Federation:
                 start = self._make_start()
                 write_config(config, self._settings, self._cohort, start, folder=self._coordinator)
                 os.close(call)
-                tell = self._fork_participants(children, start)
+                send_endpoint = self._fork_participants(children, start)
             except BaseException:
                 writing.abandon()
                 raise
             writing.wait()
-            tell(self._read_endpoint(children))
+            send_endpoint(self._read_endpoint(children))
             self._options.on_started([child.process.pid or 0 for child in children.alive])
             self._watch(children, start)
 
@@ -152,7 +152,7 @@ class _Federation:
         children.fork("coordinator", work, stdout=writable)
         for handle in (writable, called):
             os.close(handle)
-        self._coordinator_says = readable
+        self._coordinator_output = readable
         return call
 
     def _fork_participants(self, children: Children, start: Start) -> Callable[[str], None]:
@@ -168,13 +168,13 @@ class _Federation:
             label = names[0] if len(names) == 1 else f"{names[0]}-to-{names[-1]}"
             children.fork(label, partial(work, names))
 
-        def tell(endpoint: str) -> None:
+        def send_endpoint(endpoint: str) -> None:
             for _ in groups:  # each process reads one
                 os.write(writable, endpoint.encode().ljust(_ENDPOINT_BYTES))
             for handle in (readable, writable):
                 os.close(handle)
 
-        return tell
+        return send_endpoint
 
     def _member(self, name: str, start: Start, endpoint: str) -> JoinSettings:
         shard = shard_path(self._home / "shards", name)
@@ -185,8 +185,8 @@ class _Federation:
         """Wait until the coordinator listens and return its endpoint."""
         line = b""
         while not line.endswith(b"\n"):
-            children.wait(self._coordinator_says, timeout_s=3600.0)
-            line += os.read(self._coordinator_says, 1)
+            children.wait(self._coordinator_output, timeout_s=3600.0)
+            line += os.read(self._coordinator_output, 1)
         return line.decode().split()[-1]
 
     def _watch(self, children: Children, start: Start) -> None:
@@ -207,11 +207,11 @@ class _Federation:
             recorder.catch_up(is_last=True)
         finally:
             recorder.close()
-            os.close(self._coordinator_says)
+            os.close(self._coordinator_output)
         if not recorder.is_over:
             raise ChildFailed(f"the coordinator ended before the run; see {self._home / 'logs' / 'coordinator.log'}")
 
-    def _tell(self, start: Start) -> None:
+    def _record_finished(self, start: Start) -> None:
         recorder = self._recorder(start)
         try:
             recorder.catch_up(is_last=True)

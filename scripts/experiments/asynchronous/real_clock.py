@@ -35,7 +35,7 @@ from scripts.engines.pool import make_clients
 from scripts.engines.processes.run import ProcessOptions, run_processes
 from scripts.experiments.asynchronous.conditions import slow_member
 from scripts.experiments.asynchronous.curves import Curve, ObservedRun
-from scripts.experiments.asynchronous.study import AsyncStudy, heading_of, tell
+from scripts.experiments.asynchronous.study import AsyncStudy, heading_of, write_study
 from scripts.run.cohort import Cohort, make_cohort
 from scripts.run.forked import run_in_child
 from scripts.run.run_folder import write_text
@@ -101,7 +101,7 @@ def run_real_study(study: AsyncStudy, root: Path, *, least_s: float, console: Co
     told = [Curve.of(label, CONDITION, way, runs, step_s) for (label, way), runs in found.items()]
     name = re.sub(r"[/.:]", "_", f"asynchronous-processes-{first.cohort.data}-{study.identity}")
     how = f"real processes and sockets on one machine, a round of training takes {least_s:g} s or more"
-    tell(study, told, heading_of(study, how), root / name, clock="real", console=console)
+    write_study(study, told, heading_of(study, how), root / name, clock="real", console=console)
     return told
 
 

@@ -75,11 +75,11 @@ def run_study(study: AsyncStudy, root: Path, *, jobs: int, console: Console) -> 
             key = case.settings.run.label, case.condition, case.way
             found.setdefault(key, []).append(_watched(root, case, cohort))
     step_s = EPOCH_S / RECORDS_PER_EPOCH
-    told = [Curve.of(*key, runs, step_s) for key, runs in found.items()]
+    found_curves = [Curve.of(*key, runs, step_s) for key, runs in found.items()]
     name = f"asynchronous-{study.runs[0].cohort.data}-{study.identity}"
     heading = heading_of(study, f"an epoch of a usual member takes {EPOCH_S:g} virtual seconds")
-    tell(study, told, heading, root / re.sub(r"[/.:]", "_", name), clock="virtual", console=console)
-    return told
+    write_study(study, found_curves, heading, root / re.sub(r"[/.:]", "_", name), clock="virtual", console=console)
+    return found_curves
 
 
 def heading_of(study: AsyncStudy, how: str) -> str:
@@ -92,23 +92,29 @@ def heading_of(study: AsyncStudy, how: str) -> str:
     )
 
 
-def tell(study: AsyncStudy, told: Sequence[Curve], heading: str, path: Path, *, clock: str, console: Console) -> None:
+def write_study(
+    study: AsyncStudy, found_curves: Sequence[Curve], heading: str, path: Path, *, clock: str, console: Console
+) -> None:
     """Write the study's results to files and print them. clock: the kind of seconds, virtual or real."""
-    titles = {condition: study.trouble.title(condition) for condition in dict.fromkeys(c.condition for c in told)}
-    algorithms = list(dict.fromkeys(curve.algorithm for curve in told))
-    targets = {name: curves.target_of(told, name) for name in algorithms}
+    titles = {
+        condition: study.trouble.title(condition) for condition in dict.fromkeys(c.condition for c in found_curves)
+    }
+    algorithms = list(dict.fromkeys(curve.algorithm for curve in found_curves))
+    targets = {name: curves.target_of(found_curves, name) for name in algorithms}
     sentences = [
-        curves.verdict([c for c in told if (c.algorithm, c.condition) == (name, condition)], name, title, targets[name])
+        curves.verdict(
+            [c for c in found_curves if (c.algorithm, c.condition) == (name, condition)], name, title, targets[name]
+        )
         for name in algorithms
         for condition, title in titles.items()
     ]
-    table = curves.markdown(told, targets, titles)
+    table = curves.markdown(found_curves, targets, titles)
     verdicts = "".join(f"- {sentence}\n" for sentence in sentences)
-    write_text(path.with_suffix(".csv"), curves.csv_text(told))
+    write_text(path.with_suffix(".csv"), curves.csv_text(found_curves))
     write_text(path.with_suffix(".md"), f"{heading}\n\n{verdicts}\n{table}\n{_provenance(study)}")
-    figure.draw(told, targets, titles, path, clock=clock)
+    figure.draw(found_curves, targets, titles, path, clock=clock)
     console.print(heading)
-    console.print(curves.terminal_table(told, targets))
+    console.print(curves.terminal_table(found_curves, targets))
     for sentence in sentences:
         console.print(sentence, soft_wrap=True)
     console.print(f"Curves: {path.with_suffix('.png')}; points: {path.with_suffix('.csv')}", soft_wrap=True)
