@@ -38,6 +38,7 @@ def drill(
     sealed: Annotated[
         bool, typer.Option("--sealed", help="The members hide their updates from the coordinator.")
     ] = False,
+    encoding: Annotated[str, typer.Option(help="How weights are encoded, such as coarse.")] = "f32",
     kind: Annotated[list[str] | None, typer.Option(help="A kind from --list; repeatable. Default: all.")] = None,
     hostile_minutes: Annotated[
         float | None,
@@ -55,7 +56,7 @@ def drill(
     The seed of a drill determines its faults. The exit code is 0 only if all drills passed.
     """
     from scripts.drill.schedule import DEFAULT_KINDS, FLOODS, KINDS, SEALED_KINDS
-    from scripts.drill.spec import DrillOptions, parse_kinds, parse_mode, parse_size
+    from scripts.drill.spec import DrillOptions, parse_encoding, parse_kinds, parse_mode, parse_size
 
     if list_kinds:
         for name, one in KINDS.items():
@@ -65,7 +66,10 @@ def drill(
         raise InvalidInput("out", str(out), "a folder")
     default = FLOODS if hostile_minutes else SEALED_KINDS if sealed else DEFAULT_KINDS
     kinds = _possible(parse_kinds(kind or [], tuple(KINDS), default), asked=bool(kind), sealed=sealed)
-    choice = DrillOptions(kinds=kinds, model_bytes=parse_size(model), curve=curve, mode=parse_mode(mode), sealed=sealed)
+    choice = DrillOptions(
+        kinds=kinds, model_bytes=parse_size(model), curve=curve, mode=parse_mode(mode), sealed=sealed,
+        encoding=parse_encoding(encoding, sealed=sealed),
+    )  # fmt: skip
     if hostile_minutes is not None:
         choice = choice.lasting(hostile_minutes)
         count = count or len(kinds)

@@ -92,6 +92,7 @@ class DrillSite:
             "rounds": self.drill.rounds,
             "mode": self.drill.mode,
             "validation": 0.0,
+            "encoding": self.drill.encoding,
             "algorithm": {"name": "fedap"},
             "training": {**PAPER_RECIPE, "learning_rate": 0.05, "batch_size": 16},
             "members": members,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from fedap_core.errors import InvalidInput, require_known, unknown_name
+from protocol.encodings import ENCODINGS, Encoding
 
 Mode = Literal["barrier", "continuous"]
 MODES: tuple[Mode, ...] = ("barrier", "continuous")
@@ -42,12 +43,14 @@ class Drill:
     """Pause of every participant in every round, for long runs."""
     sealed: bool = False
     """Whether the members hide their updates from the coordinator."""
+    encoding: Encoding = "f32"
 
     @property
     def setting(self) -> str:
         """Equal for all drills that are compared with the same undisturbed run."""
         line = "curve" if self.curve else "plain"
-        return f"{self.model_bytes}-{line}-{self.mode}-{self.rounds}{'-sealed' if self.sealed else ''}"
+        encoding = "" if self.encoding == "f32" else f"-{self.encoding}"
+        return f"{self.model_bytes}-{line}-{self.mode}-{self.rounds}{'-sealed' if self.sealed else ''}{encoding}"
 
     @property
     def name(self) -> str:
@@ -60,7 +63,8 @@ class Drill:
         line = "--curve" if self.curve else "--no-curve"
         long = f" --hostile-minutes {self.rounds * self.pace_s / 60.0:g}" if self.pace_s else ""
         sealed = " --sealed" if self.sealed else ""
-        asked = f"--kind {self.kind} --model {size} {line} --mode {self.mode}{sealed}{long}"
+        encoding = "" if self.encoding == "f32" else f" --encoding {self.encoding}"
+        asked = f"--kind {self.kind} --model {size} {line} --mode {self.mode}{sealed}{encoding}{long}"
         return f"fedap-lab drill --replay {self.seed} {asked}"
 
 
@@ -75,6 +79,7 @@ class DrillOptions:
     rounds: int = 4
     pace_s: float = 0.0
     sealed: bool = False
+    encoding: Encoding = "f32"
 
     def lasting(self, minutes: float) -> DrillOptions:
         """Return options for runs of this duration: many rounds with pauses; small and plain unless requested."""
@@ -100,6 +105,7 @@ class DrillOptions:
             rounds=self.rounds,
             pace_s=self.pace_s,
             sealed=self.sealed,
+            encoding=self.encoding,
         )
 
 
@@ -117,6 +123,15 @@ def parse_kinds(given: Sequence[str], known: Sequence[str], default: Sequence[st
     for kind in given:
         require_known("kind", kind, known)
     return tuple(given) or tuple(default)
+
+
+def parse_encoding(text: str, *, sealed: bool) -> Encoding:
+    for encoding in ENCODINGS:
+        if text == encoding and sealed and encoding != "f32":
+            raise InvalidInput("encoding", text, "f32 with --sealed: sealed updates have only one encoding")
+        if text == encoding:
+            return encoding
+    raise unknown_name("encoding", text, ENCODINGS)
 
 
 def parse_mode(text: str) -> Mode:

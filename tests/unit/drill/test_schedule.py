@@ -10,7 +10,17 @@ from fedap_core.errors import InvalidInput
 from scripts.drill.faults import Break, Die, Fault, Fill, Freeze, Kill, NetworkConditions, Slow, Unplug, to_json
 from scripts.drill.namespaces import discipline
 from scripts.drill.schedule import DEFAULT_KINDS, DISTURBANCES, FLOODS, KINDS, LAST_MOMENT, LAST_STEP, faults_of
-from scripts.drill.spec import MEMBERS, PARTIES, SIZES, Drill, DrillOptions, parse_kinds, parse_mode, parse_size
+from scripts.drill.spec import (
+    MEMBERS,
+    PARTIES,
+    SIZES,
+    Drill,
+    DrillOptions,
+    parse_encoding,
+    parse_kinds,
+    parse_mode,
+    parse_size,
+)
 
 SEEDS = range(40)
 
@@ -90,6 +100,14 @@ def test_runs_that_last_have_as_many_paced_rounds_and_go_through_the_kinds() -> 
 def test_a_replay_command_names_everything_that_decides_the_faults() -> None:
     found = Drill(seed=7, kind="cut", model_bytes=SIZES["large"], curve=True).replay
     assert found == "fedap-lab drill --replay 7 --kind cut --model large --curve --mode barrier"
+    coarse = Drill(seed=7, kind="cut", model_bytes=SIZES["small"], curve=False, encoding="coarse").replay
+    assert coarse.endswith("--no-curve --mode barrier --encoding coarse")
+
+
+@pytest.mark.parametrize(("text", "sealed"), [("f33", False), ("coarse", True)])
+def test_an_encoding_that_no_run_has_is_refused(text: str, sealed: bool) -> None:
+    with pytest.raises(InvalidInput, match="encoding"):
+        parse_encoding(text, sealed=sealed)
 
 
 @pytest.mark.parametrize("text", ["huge", "0", "-5", "1.5", "99999999999"])
