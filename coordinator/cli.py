@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -42,6 +42,7 @@ from protocol.host.command import (
     with_settings,
 )
 from protocol.host.keys import generate_keys, read_key_file, write_key_file
+from protocol.host.logs import make_output_unfailing
 from protocol.host.web.address import PageAddress
 
 if TYPE_CHECKING:
@@ -94,12 +95,12 @@ def coordinator(_version: VersionFlag = False) -> None:
 @with_settings(RunConfig, SHORT)
 def serve(given: Given, config: ConfigFile = None, runs: RunsFolder = None) -> None:
     """Start or resume a run. SIGTERM ends it after the current round, a second SIGTERM at once."""
+    make_output_unfailing()
     if runs is not None:
         _supervise(runs, alone=config is None and not given)
     settings = overlaid(config, given)
     configure_logs(settings.run, settings.log_file)
     require_usable_models(settings)
-    _allow_many_files()
     page = _start_page(settings)
     federation = open_run(settings, config_file=config)
     _on_stop(federation.coordinator.request_stop, "the run ends after the current round")
@@ -145,17 +146,11 @@ def _on_stop(stop: Callable[[], None], words: str) -> None:
     def handle(_number: int, _frame: FrameType | None) -> None:
         stop()
         if answers:
-            os.write(sys.stdout.fileno(), answers.pop(0).encode())  # unbuffered: the handler may interrupt a print
+            with contextlib.suppress(OSError):
+                os.write(sys.stdout.fileno(), answers.pop(0).encode())  # unbuffered: it may interrupt a print
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, handle)
-
-
-def _allow_many_files() -> None:
-    """Raise the limit of open files to the hard limit: a round opens an update and a row per member at once."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 65_536 if hard == resource.RLIM_INFINITY else hard
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @app.command()

@@ -53,12 +53,18 @@ from fedap_core.strategies import Measure, Phase, Strategy
 from protocol.backlog import MESSAGE_BYTES, BacklogLimits
 from protocol.encodings import stored
 from protocol.host.keys import read_key_file
+from protocol.host.open_files import require_open_files
 from protocol.limits import FRAME_BYTES, HEADER_BYTES, KIB, SLICE_BYTES
 from protocol.messages import Plan
 from protocol.sealed_sets import most_box_bytes
 from protocol.traffic import Dispatch, Intake
 
 LOCK = "lock"
+
+LEAST_FILES = 96
+"""Descriptors of a coordinator without members: a quiet one opens about 30, one that receives large models 60."""
+
+FEWEST_STRANGERS = 16
 """File locked by the process that runs the folder."""
 
 
@@ -89,6 +95,8 @@ def open_run(
     listed = MemberList(config.members.keys) if config.members.keys is not None else None
     rules = make_rules(config, initial.spec, listed)
     keys = read_key_file(config.network.secret_key) if config.network.secret_key is not None else None
+    expected = max(config.members.at_least, len(config.members.names or ()), len(listed.names()) if listed else 0)
+    files = require_open_files(LEAST_FILES + 2 * expected)
     release = _take_folder(config.folder)
     models = {"initial": config.initial, "anchor": config.anchor.file}
     try:
@@ -123,7 +131,7 @@ def open_run(
         keys=keys,
         admits=admits,
         in_flight_bytes=capacity,
-        bounds=_bounds(config, listed, _limits(forms, initial.spec, rules), initial.spec),
+        bounds=_bounds(config, expected, files, _limits(forms, initial.spec, rules), initial.spec),
     )
     return _assemble(
         config, plan, rules, initial.spec, journal, store, forms, router, admits, listed, release, missing, watching
@@ -219,10 +227,11 @@ def _limits(forms: ModelForms, spec: ModelSpec, rules: Rules) -> Limits:
     return Limits(updates=tuple(layouts), statistics_bytes=most)
 
 
-def _bounds(config: RunConfig, listed: MemberList | None, limits: Limits, spec: ModelSpec) -> BacklogLimits:
-    """Return how many connections may be open at once (all members twice, plus strangers), and the largest message of
-    this run: a slice, or a report with everything small enough for one message."""
-    expected = max(config.members.at_least, len(config.members.names or ()), len(listed.names()) if listed else 0)
+def _bounds(config: RunConfig, expected: int, files: int, limits: Limits, spec: ModelSpec) -> BacklogLimits:
+    """Return how many connections may be open at once (all members twice, plus strangers, as far as the limit of open
+    files allows), and the largest message of this run: a slice, or a report with everything small enough for one
+    message. expected: members; a connection takes two descriptors, the library's and the guard's."""
+    strangers = max(min(STRANGERS + 2 * expected, (files - LEAST_FILES - 3 * expected) // 2), FEWEST_STRANGERS)
     tables = 16 * len(spec.classes) * (len(spec.classes) + 1)
     sizes = [
         *(layout.size_bytes(stored(config.encoding)) for layout in limits.updates),
@@ -231,7 +240,7 @@ def _bounds(config: RunConfig, listed: MemberList | None, limits: Limits, spec: 
     ]
     whole = sum(size for size in sizes if size <= SLICE_BYTES) + HEADER_BYTES
     largest = max(whole, FRAME_BYTES) if max(sizes) > SLICE_BYTES else whole
-    return BacklogLimits(strangers=STRANGERS + 2 * expected, message_bytes=min(largest + 64 * KIB, MESSAGE_BYTES))
+    return BacklogLimits(strangers=strangers, message_bytes=min(largest + 64 * KIB, MESSAGE_BYTES))
 
 
 def _take_folder(folder: Path) -> Callable[[], None]:

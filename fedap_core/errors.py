@@ -92,6 +92,15 @@ def parse_list(field: str, text: str) -> tuple[str, ...]:
     return names
 
 
+def _has_current_folder() -> bool:
+    """Whether the folder that relative paths begin with still exists."""
+    try:
+        os.getcwd()  # noqa: PTH109 - the question is whether it fails
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def exit_on_invalid_input(command: Callable[[], object], *, interrupted: str | None = "interrupted") -> None:
     """Run a command; invalid input or a missing extra ends it with one line on stderr and exit code 2, an interrupt
     with 130. interrupted: printed after an interrupt; None if the parent command prints it."""
@@ -107,9 +116,11 @@ def exit_on_invalid_input(command: Callable[[], object], *, interrupted: str | N
         print(f"error: {missing_library(library)}", file=sys.stderr)
         sys.exit(WRONG_INPUT)
     except OSError as error:
-        if error.errno not in _UNUSABLE or error.filename is None:
+        if error.errno not in _UNUSABLE or (error.filename is None and _has_current_folder()):
             raise
-        wrong = InvalidInput("path", str(error.filename), "one that can be used here", f"{error.strerror}.")
+        wrong = InvalidInput("current folder", "one that was deleted", "an existing one", "Change to another folder.")
+        if error.filename is not None:
+            wrong = InvalidInput("path", str(error.filename), "one that can be used here", f"{error.strerror}.")
         print(f"error: {wrong}", file=sys.stderr)
         sys.exit(WRONG_INPUT)
     except BaseException as error:  # an interrupt in our serializer surfaces as pydantic's error

@@ -30,6 +30,8 @@ from protocol.host.command import (
     settings_text,
     with_settings,
 )
+from protocol.host.logs import make_output_unfailing
+from protocol.host.open_files import require_open_files
 from protocol.host.web.address import PageAddress
 from protocol.messages import Sealing
 
@@ -38,6 +40,9 @@ DataOption = Annotated[list[str] | None, typer.Option(help="key=value for the da
 DataRoot = Annotated[Path | None, typer.Option(help="Folder of the data files; default: FEDAP_DATA.")]
 
 ScoresTo = Literal["clear", "sealed"]
+
+LEAST_FILES = 64
+"""A participant opens about 30."""
 
 SHORT = {
     "data_options": "--data-option",
@@ -57,7 +62,9 @@ CHECKED = (
 @with_settings(JoinSettings, SHORT)
 def join(given: Given, config: Config = None) -> None:
     """Take part in a federation until it ends. May be killed and restarted at any time."""
+    make_output_unfailing()
     settings = read_settings(config, given)
+    require_open_files(LEAST_FILES)
     from participant.joining import join as join_run
     from participant.progress import configure_logging, is_terminal, showing, watching
 

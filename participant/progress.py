@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
 
 import structlog
 from rich.console import Console
@@ -40,27 +39,11 @@ def configure_logging(*, terminal: bool, file: Path | None = None) -> None:
     render: structlog.typing.Processor = (
         structlog.dev.ConsoleRenderer() if terminal and file is None else structlog.processors.JSONRenderer()
     )
-    output = Unfailing(sys.stderr) if file is None else LogFile(file)
+    output = sys.stderr if file is None else LogFile(file)
     structlog.configure(
         processors=[*shared, CountRepeats(render, complete, also=_COUNTED)],
         logger_factory=structlog.PrintLoggerFactory(output),  # type: ignore[arg-type]
     )
-
-
-class Unfailing:
-    """A stream that ignores write errors: a log on a full disk loses lines, but the participant continues."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        with suppress(OSError):
-            self._stream.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        with suppress(OSError):
-            self._stream.flush()
 
 
 def complete(_logger: object, _method: str, line: MutableMapping[str, object]) -> MutableMapping[str, object]:

@@ -91,8 +91,11 @@ class MemberList:
             if mark != self._mark:
                 if self._path.is_dir():
                     names = read_public_keys(self._path)
-                else:
-                    names = parse_members(self._path.read_text(), source=self._path.name)
+                elif self._path.is_file():
+                    text = self._path.read_text(encoding="utf-8-sig")  # Windows editors begin a file with a mark
+                    names = parse_members(text, source=self._path.name)
+                else:  # reading a pipe or a device might never end
+                    raise InvalidInput(str(self._path), "neither a file nor a folder", "a list of members")
                 if not names and self._names:
                     found = "no file NAME.pub" if self._path.is_dir() else "no line «name key»"
                     raise InvalidInput(str(self._path), found, "a list; to end a run, stop it")

@@ -24,7 +24,7 @@ import structlog
 import zmq
 
 from protocol.backlog import Account, BacklogLimits, Excess, UnreadRemains, excesses, must_hold, wire_bytes
-from protocol.host.tcp import count_received, cut, drop_packets, own_socket
+from protocol.host.tcp import borrowed_socket, count_received, cut, drop_packets, own_socket
 
 log = structlog.get_logger()
 
@@ -259,11 +259,15 @@ class ConnectionGuard:
     def _cut(self, excess: Excess) -> None:
         account = excess.account
         with self._lock:  # so that its descriptor is not closed meanwhile
-            watched = next((one for one in self._watched.values() if one.account is account), None)
-            if watched is None or account.is_cut:
+            found = next((one for one in self._watched.items() if one[1].account is account), None)
+            if found is None or account.is_cut:
                 return
+            descriptor, watched = found
             account.is_cut = True
             self.cut += 1
             if watched.socket is not None:
                 cut(watched.socket)
+            else:  # no descriptor was left for our own; the library's serves, or too many connections would stay
+                with contextlib.suppress(OSError), borrowed_socket(descriptor) as connection:
+                    cut(connection)
         log.warning("connection.cut", address=account.address, member=account.is_member, reason=excess.reason)

@@ -1,4 +1,5 @@
-"""Keeps a process's log small: rotates the file at a maximum size, and counts repeated lines.
+"""Keeps a process's log small, and the process alive whatever happens to its output: rotates the file at a maximum
+size, counts repeated lines, and ignores errors of stdout and stderr.
 
 Repeated warnings are counted, and their number is logged once a minute (`protocol.repeats`): a peer that misbehaves
 must not fill this machine's disk.
@@ -8,10 +9,14 @@ from __future__ import annotations
 
 import logging
 import logging.handlers
+import os
+import sys
 import threading
 import time
 from collections.abc import Collection, MutableMapping
+from contextlib import suppress
 from pathlib import Path
+from typing import TextIO, cast
 
 import structlog
 
@@ -23,6 +28,37 @@ FILES_KEPT = 5
 """A log file is rotated at this size, and this many older ones are kept: 60 MB in total."""
 
 Line = MutableMapping[str, object]
+
+
+class Unfailing:
+    """A stream that ignores write errors: output to a full disk or a closed pipe is lost, but the process continues."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+
+def make_output_unfailing() -> None:
+    """Let nothing that is printed end this process, also if it was started with closed streams: a run lasts longer than
+    the terminal or the disk that its output goes to."""
+    sys.stdout, sys.stderr = (_unfailing(stream) for stream in (sys.stdout, sys.stderr))
+
+
+def _unfailing(stream: TextIO | None) -> TextIO:
+    if stream is None:
+        stream = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - for as long as the process lives
+    return cast(TextIO, Unfailing(stream))
 
 
 class _Rotating(logging.handlers.RotatingFileHandler):

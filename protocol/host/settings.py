@@ -136,7 +136,7 @@ def _kind(annotation: object) -> tuple[type, Literal["", "list", "table"], tuple
 def read_toml(path: Path) -> dict[str, Any]:
     """Read the tables of a configuration file; InvalidInput if it cannot be read."""
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Windows editors begin a file with a mark
     except OSError as error:
         raise InvalidInput("config", path, "a readable file", str(error)) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

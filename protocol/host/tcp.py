@@ -14,6 +14,7 @@ import socket
 import struct
 import sys
 import termios
+from collections.abc import Iterator
 
 from protocol.backlog import Account
 from protocol.limits import KIB
@@ -40,6 +41,16 @@ def own_socket(descriptor: int) -> socket.socket:
     except OSError:
         os.close(copy)
         raise
+
+
+@contextlib.contextmanager
+def borrowed_socket(descriptor: int) -> Iterator[socket.socket]:
+    """Yield a connection by the library's own descriptor, for a moment. OSError if it is not a socket."""
+    connection = socket.socket(fileno=descriptor)
+    try:
+        yield connection
+    finally:
+        connection.detach()
 
 
 def count_received(account: Account, connection: socket.socket) -> None:

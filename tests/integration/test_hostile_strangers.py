@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ import pytest
 from coordinator.record.journal import JOURNAL
 from scripts.drill.hostile.floods import ATTACKS, Attackers, FillingListener
 from tests.support.federation import WAIT_S, expected_rows, require_rows, running
+from tests.support.few_files import FILES
 from tests.support.hostility import ROUNDS, AttackedCoordinator, HostileMember, staged, wait_for
 from tests.support.prefork import ROOT
 from tests.support.tiny_models import tiny_model
@@ -53,6 +56,15 @@ def test_connections_are_accepted_again_when_those_who_flooded_have_gone(tmp_pat
             wait_for(lambda: "connections.paused" in stage.log.read_text(), "connections to be held off")
         stage.finish()
         assert "all 3 rounds are done" in stage.log.read_text()
+
+
+def test_strangers_that_use_up_the_descriptors_keep_no_member_out(tmp_path: Path) -> None:
+    """More idle connections than the coordinator may open files, and they stay."""
+    with staged(tmp_path, tiny_model(), module="tests.support.few_files") as stage, ExitStack() as strangers:
+        host, port = stage.endpoint.removeprefix("tcp://").split(":")
+        for _ in range(2 * FILES):
+            strangers.enter_context(socket.create_connection((host, int(port)), timeout=WAIT_S))
+        stage.finish()
 
 
 def test_strangers_without_a_listed_key_keep_no_member_out(tmp_path: Path) -> None:

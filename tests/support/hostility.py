@@ -26,7 +26,7 @@ ROUNDS = 3
 class AttackedCoordinator:
     """A coordinator's process that waits for its members, with or without keys."""
 
-    def __init__(self, folder: Path, model: TinyModel, *, curve: bool, **more: object) -> None:
+    def __init__(self, folder: Path, model: TinyModel, *, curve: bool, module: str, **more: object) -> None:
         self.model, self.log = model, folder / "log"
         self.keys: dict[str, KeyPair] = {}
         settings: dict[str, Any] = fields(
@@ -39,7 +39,7 @@ class AttackedCoordinator:
             settings["members"] = {"keys": str(folder / "members"), "at_least": len(MEMBERS)}
             settings["network"] = {"secret_key": str(folder / "c.key")}
         file = config_file(folder / "c.toml", settings)
-        self.process = ServeProcess("serve", "--config", str(file), log=self.log)
+        self.process = ServeProcess("serve", "--config", str(file), module=module, log=self.log)
         self.endpoint = self.process.ready()
         self.quiet_kib = self.memory_kib("VmRSS")
 
@@ -79,8 +79,10 @@ class AttackedCoordinator:
 
 
 @contextmanager
-def staged(folder: Path, model: TinyModel, *, curve: bool = False, **more: object) -> Iterator[AttackedCoordinator]:
-    stage = AttackedCoordinator(folder, model, curve=curve, **more)
+def staged(
+    folder: Path, model: TinyModel, *, curve: bool = False, module: str = "coordinator.cli", **more: object
+) -> Iterator[AttackedCoordinator]:
+    stage = AttackedCoordinator(folder, model, curve=curve, module=module, **more)
     try:
         yield stage
     finally:

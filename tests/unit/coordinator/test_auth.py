@@ -114,6 +114,17 @@ def test_a_list_that_is_written_in_place_line_by_line_removes_nobody_on_the_way(
     assert members.names() == {keys["a"]: "a"}
 
 
+def test_a_list_by_a_windows_editor_is_read_and_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
+    key, path = generate_keys().public, tmp_path / "members"
+    path.write_bytes(f"a {key}\r\n".encode("utf-8-sig"))
+    members = MemberList(path)
+    assert members.names() == {key: "a"}
+    path.unlink()
+    os.mkfifo(path)
+    assert members.names() == {key: "a"}
+    assert "neither a file nor a folder" in members.fault
+
+
 def test_the_list_follows_its_file_and_survives_a_broken_edit(tmp_path: Path) -> None:
     first, second = generate_keys().public, generate_keys().public
     path = tmp_path / "members"

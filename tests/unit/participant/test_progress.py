@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from participant.progress import Unfailing
+from protocol.host.logs import Unfailing
 
 
 def test_a_log_on_a_full_disk_raises_nothing() -> None:
