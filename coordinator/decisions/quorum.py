@@ -125,7 +125,7 @@ def _judge(state: State, rules: Rules, now: float, *, members: list[Member], got
         )
     if not waiting:
         reason = f"{counted}: no members are left to answer"
-        return Readiness(ready=False, stuck=True, hopeless=not _has_leavers(state), late=late, reason=reason)
+        return Readiness(ready=False, stuck=True, hopeless=not _may_return(state), late=late, reason=reason)
     left = state.opened_at + rules.pace.longest_wait_s - now
     until = "" if math.isinf(left) else f", deadline in {_s(left)}" if left > 0 else ", deadline passed"
     reason = f"{counted}: waiting for {_names(awaited + stalled + lost)}{until}"
@@ -134,14 +134,19 @@ def _judge(state: State, rules: Rules, now: float, *, members: list[Member], got
 
 def silence(state: State, now: float) -> Readiness:
     """Return why a run without barriers makes no progress. It never closes a round, so this is never ready."""
-    hopeless = not state.active() and not _has_leavers(state)
+    hopeless = not state.active() and not _may_return(state)
     here, waited = len(state.present()), now - state.opened_at
     reason = f"{state.accepted} updates, {here} members present, none has reported for {_s(waited)}"
     return Readiness(ready=False, hopeless=hopeless, reason=reason)
 
 
-def _has_leavers(state: State) -> bool:
-    return any(member.status is Status.LEFT for member in state.members.values())
+def _may_return(state: State) -> bool:
+    """Whether somebody who is gone may come back: a member that left, or whose name is listed with a new key."""
+    listed = {name for _, name in state.allowed or ()}
+    return any(
+        member.status is Status.LEFT or (member.status is Status.REMOVED and member.name in listed)
+        for member in state.members.values()
+    )
 
 
 def _s(seconds: float) -> str:

@@ -65,14 +65,14 @@ def drill(
     if out.exists() and not out.is_dir():
         raise InvalidInput("out", str(out), "a folder")
     default = FLOODS if hostile_minutes else SEALED_KINDS if sealed else DEFAULT_KINDS
-    kinds = _possible(parse_kinds(kind or [], tuple(KINDS), default), asked=bool(kind), sealed=sealed)
     choice = DrillOptions(
-        kinds=kinds, model_bytes=parse_size(model), curve=curve, mode=parse_mode(mode), sealed=sealed,
+        kinds=_possible(parse_kinds(kind or [], tuple(KINDS), default), asked=bool(kind), sealed=sealed),
+        model_bytes=parse_size(model), curve=curve, mode=parse_mode(mode), sealed=sealed,
         encoding=parse_encoding(encoding, sealed=sealed),
     )  # fmt: skip
     if hostile_minutes is not None:
         choice = choice.lasting(hostile_minutes)
-        count = count or len(kinds)
+        count = count or len(choice.kinds)
     if replay is not None:
         seeds: Iterator[int] = iter([replay])
     elif count is not None or minutes is None:

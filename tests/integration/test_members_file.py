@@ -316,6 +316,23 @@ def test_a_new_key_on_a_members_line_cuts_off_the_old_one_and_lets_the_new_one_i
     assert (new.log.trained[-1], new.log.finish_reason) == (3, "rounds")
 
 
+def test_new_keys_for_all_members_at_once_do_not_end_the_run(tmp_path: Path) -> None:
+    gate = HeldMember("a")
+    with keyed_run(tmp_path, "a", "b", rounds=4, pace=PATIENT) as run:
+        old = [run.peer("a", gate.work), run.peer("b")]
+        with running(old):
+            assert gate.reached.wait(WAIT_S)
+            run.pairs |= {name: generate_keys() for name in ("a", "b")}
+            run.list_members("a", "b")
+            assert old[1].ended.wait(WAIT_S)
+            gate.opened.set()
+            new = [run.peer("a"), run.peer("b")]
+            with running(new):
+                assert all(peer.ended.wait(WAIT_S) for peer in new)
+                assert run.process.wait() == 0
+    assert [peer.log.finish_reason for peer in new] == ["rounds"] * 2
+
+
 def test_a_coordinator_does_not_start_with_a_list_that_cannot_be_used(tmp_path: Path) -> None:
     with keyed_run(tmp_path, "a", "b", rounds=2) as run:
         run.process.kill()
