@@ -67,12 +67,11 @@ def drill(
     default = FLOODS if hostile_minutes else SEALED_KINDS if sealed else DEFAULT_KINDS
     choice = DrillOptions(
         kinds=_possible(parse_kinds(kind or [], tuple(KINDS), default), asked=bool(kind), sealed=sealed),
-        model_bytes=parse_size(model), curve=curve, mode=parse_mode(mode), sealed=sealed,
-        encoding=parse_encoding(encoding, sealed=sealed),
+        model_bytes=parse_size(model), curve=curve, mode=parse_mode(mode),
+        sealed=sealed, encoding=parse_encoding(encoding, sealed=sealed),
     )  # fmt: skip
     if hostile_minutes is not None:
-        choice = choice.lasting(hostile_minutes)
-        count = count or len(choice.kinds)
+        choice, count = choice.lasting(hostile_minutes), count or len(choice.kinds)
     if replay is not None:
         seeds: Iterator[int] = iter([replay])
     elif count is not None or minutes is None:

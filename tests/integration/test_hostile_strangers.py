@@ -65,6 +65,7 @@ def test_strangers_that_use_up_the_descriptors_keep_no_member_out(tmp_path: Path
         for _ in range(2 * FILES):
             strangers.enter_context(socket.create_connection((host, int(port)), timeout=WAIT_S))
         stage.finish()
+        assert "connection.cut" in stage.log.read_text()
 
 
 def test_strangers_without_a_listed_key_keep_no_member_out(tmp_path: Path) -> None:
