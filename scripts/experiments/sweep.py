@@ -158,7 +158,7 @@ class _Jobs:
                 process.join()
 
     def _tell_plainly(self, run: RunSettings, rounds: int) -> None:
-        """Print a line every TELL_EVERY_S if there is no terminal to show progress bars."""
+        """Print a line every PRINT_EVERY_S if there is no terminal to show progress bars."""
         now = time.monotonic()
         if not self._console.is_terminal and now - self._printed_at >= PRINT_EVERY_S:
             self._printed_at = now

@@ -249,7 +249,7 @@ def test_comparison_of_the_watch_data_has_the_settings_of_the_demo() -> None:
 def test_piped_comparison_prints_lines_of_progress_and_names_the_rounds_that_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scripts.experiments.sweep.TELL_EVERY_S", 0.0)
+    monkeypatch.setattr("scripts.experiments.sweep.PRINT_EVERY_S", 0.0)
     outcome = compare(tmp_path / "runs", "fedavg", rounds=2)
     assert outcome.code == 0, outcome.complaint
     assert "fedavg seed 0: round 1 of 2, 0 runs waiting" in outcome.out
