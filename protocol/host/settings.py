@@ -144,15 +144,27 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def placed(model: type[BaseModel], fields: Mapping[str, Any], base: Path) -> dict[str, Any]:
-    """Return the fields with every relative path below `base`; wrong types are left for the model to refuse."""
+    """Return the fields with every relative path below `base`; wrong types are left for the model to refuse. A
+    path that is not UTF-8 is refused, because journals, logs and messages could not contain it."""
     found: dict[str, Any] = dict(fields)
     for setting in settings_of(model):
         value: Any = fields
         for name in setting.path:
             value = value.get(name) if isinstance(value, Mapping) else None
         if setting.kind is Path and isinstance(value, str | Path):
-            found = overlaid(found, {setting.name: base / Path(value).expanduser()})
+            path = base / Path(value).expanduser()
+            if not _is_utf8(str(path)):
+                raise InvalidInput(setting.name, str(path), "a path in UTF-8", "Rename the file or folder.")
+            found = overlaid(found, {setting.name: path})
     return found
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def overlaid(fields: Mapping[str, Any], given: Mapping[str, object]) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from coordinator.config import RunConfig, make_config, read_config, require_safe
+from coordinator.config import RunConfig, make_config, overlaid, read_config, require_safe
 from coordinator.run_plan import make_plan, make_rules, plan_text, require_same_plan
 from coordinator.sections import NetworkSection
 from fedap_core.errors import InvalidInput
@@ -48,6 +49,12 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     assert config.folder == tmp_path / "out"
     assert config.initial == Path("/abs/i.safetensors")
     assert (config.network.secret_key, config.members.keys) == (tmp_path / "k", tmp_path / "m")
+
+
+@pytest.mark.parametrize("field", ["folder", "network.secret_key"])
+def test_a_path_that_is_not_utf8_is_refused(field: str) -> None:
+    with pytest.raises(InvalidInput, match=f"{field}: got .*expected a path in UTF-8"):
+        overlaid(None, {**MINIMAL, field: Path(os.fsdecode(b"na\xffme"))})
 
 
 @pytest.mark.parametrize(
