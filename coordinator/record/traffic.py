@@ -6,6 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -32,9 +33,7 @@ class TrafficCounts(Generic[K]):
     def read(self, *, strict: bool = False) -> None:
         """Read what was appended; start over if the file has become shorter. strict: refuse a damaged line, such as a
         full disk leaves, instead of skipping it."""
-        if not self._path.exists():
-            return
-        with self._path.open("rb") as file:
+        with suppress(FileNotFoundError), self._path.open("rb") as file:
             if file.seek(0, os.SEEK_END) < self._offset:
                 self._offset = self._lines = 0
                 self.counted.clear()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from fedap_core.errors import InvalidInput, require_known, unknown_name
-from protocol.encodings import ENCODINGS, Encoding
+from protocol.encodings import ENCODINGS, Encoding, encoding_of
 
 Mode = Literal["barrier", "continuous"]
 MODES: tuple[Mode, ...] = ("barrier", "continuous")
@@ -126,12 +126,10 @@ def parse_kinds(given: Sequence[str], known: Sequence[str], default: Sequence[st
 
 
 def parse_encoding(text: str, *, sealed: bool) -> Encoding:
-    for encoding in ENCODINGS:
-        if text == encoding and sealed and encoding != "f32":
-            raise InvalidInput("encoding", text, "f32 with --sealed: sealed updates have only one encoding")
-        if text == encoding:
-            return encoding
-    raise unknown_name("encoding", text, ENCODINGS)
+    require_known("encoding", text, ENCODINGS)
+    if sealed and text != "f32":
+        raise InvalidInput("encoding", text, "f32 with --sealed: sealed updates have only one encoding")
+    return encoding_of(text)
 
 
 def parse_mode(text: str) -> Mode:
