@@ -90,8 +90,8 @@ class SealedRun:
             report = replace(report, row=request_set(facts["rows"][0][1]))
         if self._sealing.scores == "clear":
             return report
-        told = {"steps": report.steps, "train_loss": report.train_loss}
-        return replace(report, steps=0, train_loss=None, scores=(), tables=self._scores(report, told))
+        training = {"steps": report.steps, "train_loss": report.train_loss}
+        return replace(report, steps=0, train_loss=None, scores=(), tables=self._scores(report, training))
 
     def goodbye(self, report: Goodbye) -> Goodbye:
         """Seal the last report of a run."""
@@ -99,9 +99,9 @@ class SealedRun:
             report if self._sealing.scores == "clear" else replace(report, scores=(), tables=self._scores(report, {}))
         )
 
-    def _scores(self, report: Update | Goodbye, told: Mapping[str, Any]) -> TensorSet:
+    def _scores(self, report: Update | Goodbye, training: Mapping[str, Any]) -> TensorSet:
         tables = {} if report.tables is None else report.tables.arrays()
-        facts = {**told, "scores": [score.write([]) for score in report.scores]}
+        facts = {**training, "scores": [score.write([]) for score in report.scores]}
         contents = Contents(round_no=report.round_no, facts=facts, arrays=tables)
         return box_set(self._boxes.seal(contents, purpose=SCORES, member=self._name))
 

@@ -106,14 +106,14 @@ class Line:
 
     def read_monitor(self) -> str | None:
         """Read one monitor event. Return None if the line is up or still connecting, otherwise why it was lost."""
-        told = recv_monitor_message(self.monitor)
-        event = int(told["event"])
+        notice = recv_monitor_message(self.monitor)
+        event = int(notice["event"])
         if event == _UP:
             self.is_up = True
             return None
         if event == _MADE:
             self._release()
-            self._watched = _MONITOR.watch(int(told["value"]), encrypted=self._is_encrypted)
+            self._watched = _MONITOR.watch(int(notice["value"]), encrypted=self._is_encrypted)
             return None
         self._release()
         if event in _UNLIKE:  # after a failed handshake the coordinator gives no reason

@@ -116,21 +116,21 @@ def _run(wanted: Iterator[Drill], *, jobs: int, out: Path, again: bool) -> bool:
     tidy_up(out)
     path = out / records.FILE
     earlier = {} if again else {one.drill: one for one in records.read_records(path)}
-    console, told = Console(width=None if sys.stdout.isatty() else WIDTH), []
+    console, shown = Console(width=None if sys.stdout.isatty() else WIDTH), []
 
     def missing() -> Iterator[Drill]:
         for drill in wanted:
             if drill in earlier:
-                told.append(earlier[drill])
+                shown.append(earlier[drill])
             else:
                 yield drill
 
     def done(record: DrillRecord) -> None:
         records.append(path, record)
-        told.append(record)
+        shown.append(record)
         said = "survived" if record.survived else f"FAILED: {'; '.join(record.complaints)}"
         console.print(
-            f"{len(told)}: {record.drill.name}, {record.struck} faults, {record.seconds:.1f} s: {said}",
+            f"{len(shown)}: {record.drill.name}, {record.struck} faults, {record.seconds:.1f} s: {said}",
             soft_wrap=True,
             markup=False,
             highlight=False,
@@ -145,5 +145,5 @@ def _run(wanted: Iterator[Drill], *, jobs: int, out: Path, again: bool) -> bool:
             with Workers(1 if again else jobs, out) as workers:
                 workers.run(itertools.chain([first], left), done)
     finally:
-        show(console, told)
-    return all(record.survived for record in told)
+        show(console, shown)
+    return all(record.survived for record in shown)

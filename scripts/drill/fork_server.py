@@ -105,12 +105,12 @@ class ForkServer:
             raise RuntimeError("the process that starts the parties has exited")
         *lines, self._pending = (self._pending + received).split(b"\n")
         for line in lines:
-            told = json.loads(line)
-            if "pid" in told:
-                self.pids[told["child"]] = told["pid"]
+            notice = json.loads(line)
+            if "pid" in notice:
+                self.pids[notice["child"]] = notice["pid"]
             else:
-                self.pids.pop(told["child"], None)
-                self._ended.append(ChildEnded(child=told["child"], code=told["code"]))
+                self.pids.pop(notice["child"], None)
+                self._ended.append(ChildEnded(child=notice["child"], code=notice["code"]))
 
 
 def _serve(line: socket.socket) -> None:

@@ -40,14 +40,14 @@ def play_hostile_coordinator(drill: Drill, *, fork_server: ForkServer, folder: P
     while child not in codes and time.monotonic() < began + PATIENCE_S:
         codes |= {ended.child: ended.code for ended in fork_server.ended(1.0)}
     fork_server.kill(child)
-    told = json.loads(said.read_text(encoding="utf-8")) if said.exists() else {}
-    verdict = verdict_of(names, told, codes.get(child))
+    found = json.loads(said.read_text(encoding="utf-8")) if said.exists() else {}
+    verdict = verdict_of(names, found, codes.get(child))
     return DrillRecord(
         drill=drill,
         survived=verdict.survived,
         complaints=verdict.complaints,
         seconds=round(time.monotonic() - began, 2),
-        struck=len(told),
+        struck=len(found),
         memory_growth_bytes=verdict.memory_growth_bytes,
         log_bytes=(folder / "participant.log").stat().st_size,
         files=0,
@@ -56,10 +56,10 @@ def play_hostile_coordinator(drill: Drill, *, fork_server: ForkServer, folder: P
     )
 
 
-def verdict_of(names: list[str], told: dict[str, list[str]], code: int | None) -> DrillVerdict:
-    """Judge a drill. told: faults by completed scenario; code: exit code of the scenarios' process."""
-    complaints = [f"{name}: {fault}" for name, faults in told.items() for fault in faults]
-    complaints += [f"{name} was not played to its end" for name in names if name not in told]
+def verdict_of(names: list[str], found: dict[str, list[str]], code: int | None) -> DrillVerdict:
+    """Judge a drill. found: faults by completed scenario; code: exit code of the scenarios' process."""
+    complaints = [f"{name}: {fault}" for name, faults in found.items() for fault in faults]
+    complaints += [f"{name} was not played to its end" for name in names if name not in found]
     if code != 0:
         complaints.append("the scenarios did not end" if code is None else f"the scenarios' process ended with {code}")
     return DrillVerdict(complaints=tuple(complaints), memory_growth_bytes=0, log_bytes=0)

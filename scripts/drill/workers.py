@@ -75,9 +75,9 @@ class DrillRunner:
         with _alone(place / f"{name}.lock"):
             initial = write_model_file(self._fork_server, place, drill)
             if kept.exists():
-                told = json.loads(kept.read_text(encoding="utf-8"))
-                if told["versions"] == versions():
-                    return initial, outcome_from_json(told["outcome"])
+                stored = json.loads(kept.read_text(encoding="utf-8"))
+                if stored["versions"] == versions():
+                    return initial, outcome_from_json(stored["outcome"])
             folder = place / name
             shutil.rmtree(folder, ignore_errors=True)
             outcome = play(drill, (), fork_server=self._fork_server, folder=folder, initial=initial, undisturbed=None)

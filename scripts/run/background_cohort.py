@@ -66,7 +66,7 @@ def _put(memory: int, cohort: Cohort) -> None:
     for name, array in arrays.items():
         places[name] = (array.dtype.str, array.shape, end)
         end += -(-array.nbytes // _ALIGNED) * _ALIGNED
-    told = {
+    described = {
         "arrays": places,
         "clients": [[client.name, list(client.splits)] for client in cohort.clients],
         "data": {
@@ -77,7 +77,7 @@ def _put(memory: int, cohort: Cohort) -> None:
             "preprocessing": data.preprocessing.to_list(),
         },
     }
-    text = json.dumps(told).encode() + b"\n"
+    text = json.dumps(described).encode() + b"\n"
     text = text.rjust(-(-len(text) // _ALIGNED) * _ALIGNED)
     os.ftruncate(memory, len(text) + end)
     with mmap.mmap(memory, len(text) + end) as place:
@@ -90,12 +90,12 @@ def _put(memory: int, cohort: Cohort) -> None:
 def _get(memory: int) -> Cohort:
     place = mmap.mmap(memory, 0, access=mmap.ACCESS_COPY)
     text = place.readline()
-    told = json.loads(text)
+    described = json.loads(text)
     arrays: dict[str, _Array] = {
         name: np.frombuffer(place, kind, int(np.prod(shape)), len(text) + first).reshape(shape)
-        for name, (kind, shape, first) in told["arrays"].items()
+        for name, (kind, shape, first) in described["arrays"].items()
     }
-    about = told["data"]
+    about = described["data"]
     data = Dataset(
         name=about["name"],
         x=arrays["x"],
@@ -110,7 +110,7 @@ def _get(memory: int) -> Cohort:
     )
     clients = tuple(
         Client(name=name, splits={split: arrays[f"{number}/{split}"] for split in splits})
-        for number, (name, splits) in enumerate(told["clients"])
+        for number, (name, splits) in enumerate(described["clients"])
     )
     return Cohort(data=data, clients=clients)
 

@@ -86,7 +86,7 @@ class PageProcess:
 def start_page_process(module: str, address: PageAddress, settings: Mapping[str, object]) -> PageProcess:
     """Bind the address here, so that a wrong one is refused at once, and pass the socket to `python -m module`."""
     listening = address.bind()
-    told = {
+    task = {
         **settings,
         "fd": listening.fileno(),
         "listen": address.listen,
@@ -95,7 +95,7 @@ def start_page_process(module: str, address: PageAddress, settings: Mapping[str,
         "certificate": None if address.certificate is None else str(address.certificate),
     }
     process = subprocess.Popen(  # noqa: S603 - this interpreter, a module of ours
-        [sys.executable, "-m", module, json.dumps(told)],
+        [sys.executable, "-m", module, json.dumps(task)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         pass_fds=[listening.fileno()],
@@ -117,16 +117,16 @@ class PageTask:
 
 def take_over(text: str) -> PageTask:
     """Called in the page process: read its task. When the parent ends, for whatever reason, so does this process."""
-    told = json.loads(text)
+    task = json.loads(text)
     os.nice(_NICENESS)
     threading.Thread(target=_follow_parent, daemon=True).start()
     address = PageAddress(
-        listen=told["listen"],
-        token=None if told["token"] is None else Path(told["token"]),
-        hosts=tuple(told["hosts"]),
-        certificate=None if told["certificate"] is None else Path(told["certificate"]),
+        listen=task["listen"],
+        token=None if task["token"] is None else Path(task["token"]),
+        hosts=tuple(task["hosts"]),
+        certificate=None if task["certificate"] is None else Path(task["certificate"]),
     )
-    return PageTask(address=address, listening=socket.socket(fileno=told["fd"]), settings=told)
+    return PageTask(address=address, listening=socket.socket(fileno=task["fd"]), settings=task)
 
 
 def _follow_parent() -> None:

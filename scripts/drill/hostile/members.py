@@ -121,7 +121,7 @@ def lying(name: str, membership: Membership) -> Attack:
     liar, spec = LIARS[name], read_spec(membership.initial)
 
     def attack(endpoint: str, rng: random.Random) -> int:
-        peer, told, until = _Peer(membership, endpoint), 0, time.monotonic() + LASTS_S
+        peer, sent, until = _Peer(membership, endpoint), 0, time.monotonic() + LASTS_S
         try:
             peer.send(liar.hello(replace(hello_of(membership.initial, NAME), train_samples=SAMPLES), rng))
             while not peer.is_gone and time.monotonic() < until:
@@ -131,13 +131,13 @@ def lying(name: str, membership: Membership) -> Attack:
                     if isinstance(message, Finish):
                         peer.send(Goodbye(run=message.run, round_no=message.round_no, scores=()))
                     if isinstance(message, Anchor | Train):
-                        told += 1
+                        sent += 1
                         if isinstance(message, Train) and liar.shift is not None:
                             peer.pour([encode(_misplaced(message, liar.shift(rng))) for _ in range(SHIFTED)])
                             continue
                         peer.send(_report(message, liar, spec, rng))
                         until = min(until, time.monotonic() + HANGS_UP_S) if liar.one_report else until
-            return told
+            return sent
         finally:
             peer.close()
 
@@ -167,13 +167,13 @@ def keyed_garbage(membership: Membership) -> Attack:
     """Return an attack that sends random messages on connections that the coordinator's list admits."""
 
     def attack(endpoint: str, rng: random.Random) -> int:
-        peer, told, until = _Peer(membership, endpoint), 0, time.monotonic() + 2.0
+        peer, sent, until = _Peer(membership, endpoint), 0, time.monotonic() + 2.0
         try:
             while not peer.is_gone and time.monotonic() < until:
                 peer.pour([rng.randbytes(rng.randint(1, 400))] for _ in range(100))
-                told += 100
+                sent += 100
                 peer.received()
-            return told
+            return sent
         finally:
             peer.close()
 

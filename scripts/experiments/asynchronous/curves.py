@@ -111,8 +111,8 @@ def target_of(curves: Sequence[Curve], algorithm: str) -> float:
 def verdict(curves: Sequence[Curve], algorithm: str, title: str, target: float) -> str:
     """Summarise one condition and algorithm in a plain sentence."""
     ways = {curve.way: curve for curve in curves}
-    told = ", ".join(f"{WAYS[way]}: {_duration(curve.reached_s(target))}" for way, curve in ways.items())
-    sentence = f"{algorithm}, {title}: to reach {100 * target:.0f} %, {told}."
+    times = ", ".join(f"{WAYS[way]}: {_duration(curve.reached_s(target))}" for way, curve in ways.items())
+    sentence = f"{algorithm}, {title}: to reach {100 * target:.0f} %, {times}."
     if "continuous" in ways and "barrier" in ways:
         end = ways["continuous"].ended_s
         both = f"{100 * ways['continuous'].last:.1f} % against {100 * ways['barrier'].at(end):.1f} %"

@@ -98,11 +98,11 @@ def run_real_study(study: AsyncStudy, root: Path, *, least_s: float, console: Co
     first = study.runs[0]
     shortest = min(float(run.times[-1]) for runs in found.values() for run in runs)
     step_s = shortest / first.rounds / RECORDS_PER_ROUND
-    told = [Curve.of(label, CONDITION, way, runs, step_s) for (label, way), runs in found.items()]
+    curves = [Curve.of(label, CONDITION, way, runs, step_s) for (label, way), runs in found.items()]
     name = re.sub(r"[/.:]", "_", f"asynchronous-processes-{first.cohort.data}-{study.identity}")
     how = f"real processes and sockets on one machine, a round of training takes {least_s:g} s or more"
-    write_study(study, told, heading_of(study, how), root / name, clock="real", console=console)
-    return told
+    write_study(study, curves, heading_of(study, how), root / name, clock="real", console=console)
+    return curves
 
 
 def run_real(run: RunSettings, cohort: Cohort, devices: Devices, root: Path) -> ObservedRun:
@@ -114,9 +114,9 @@ def run_real(run: RunSettings, cohort: Cohort, devices: Devices, root: Path) -> 
         return join(settings, watch=Stretched(settings.name, devices)).code
 
     folder = run_processes(run, cohort, ProcessOptions(root=root, keep_models=False, run_participants=participate))
-    told = facts_in(folder.path / "federation" / "coordinator")
+    journal = facts_in(folder.path / "federation" / "coordinator")
     start = dict(zip(cohort.names, _start_accuracy(run, cohort, folder.path, root), strict=True))
-    return watched_from(told, start, slow=cohort.names.index(devices.slow))
+    return watched_from(journal, start, slow=cohort.names.index(devices.slow))
 
 
 def _start_accuracy(run: RunSettings, cohort: Cohort, folder: Path, root: Path) -> list[float]:
@@ -137,16 +137,16 @@ def _start_accuracy(run: RunSettings, cohort: Cohort, folder: Path, root: Path) 
     return found
 
 
-def watched_from(told: Sequence[tuple[facts.Fact, float]], start: Mapping[str, float], *, slow: int) -> ObservedRun:
+def watched_from(journal: Sequence[tuple[facts.Fact, float]], start: Mapping[str, float], *, slow: int) -> ObservedRun:
     """Return all accuracies over time: a model counts from its training request on, though its score came later.
 
     start: by member, accuracy of the initial model. Time starts with the first request to train.
     """
     ordered: dict[tuple[str, int], float] = {}
     changes: list[tuple[float, str, float]] = []
-    first = next(at for fact, at in told if isinstance(fact, facts.RoundOpened))
+    first = next(at for fact, at in journal if isinstance(fact, facts.RoundOpened))
     updates = 0
-    for fact, at in told:
+    for fact, at in journal:
         match fact:
             case facts.RoundOpened(round_no=round_no, members=members):
                 ordered |= {(member, round_no): at for member in members}

@@ -137,13 +137,13 @@ def run_attack(
     run_of = VirtualRun(settings, federation, kept, EngineOptions(root=folder, keep_models=False))
     run_of.run()
     accuracies = np.asarray([one.values("accuracy") for one in kept.records()][-TAIL_RECORDS:])[:, :honest]
-    told = [fact for fact, _ in run_of.facts]
-    codes = [fact.code for fact in told if isinstance(fact, facts.Refused)]
+    journalled = [fact for fact, _ in run_of.facts]
+    codes = [fact.code for fact in journalled if isinstance(fact, facts.Refused)]
     return AttackOutcome(
         accuracy=float(100 * accuracies.mean()),
         worst=float(100 * accuracies.mean(axis=0).min()),
         refused={code: codes.count(code) for code in sorted(set(codes))},
-        excluded=any(isinstance(fact, facts.Quarantined) for fact in told),
+        excluded=any(isinstance(fact, facts.Quarantined) for fact in journalled),
     )
 
 

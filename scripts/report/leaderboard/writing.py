@@ -108,9 +108,9 @@ def _lines(one: RecipeStanding, board: BoardStanding, row: BoardRow) -> list[lis
     lines = []
     for summary in board.study.summaries[row.head.name]:
         numbers = [summary.tail, summary.last, summary.worst, summary.tenth_percentile]
-        told = [*numbers, *(summary.qualities.get(name) for name in QUALITIES)]
+        values = [*numbers, *(summary.qualities.get(name) for name in QUALITIES)]
         sent = traffic(runs[summary.seed], board.study.round_no)
         named: list[object] = [one.title.partition(":")[0], board.title, row.head.name, summary.seed, summary.rounds]
-        cells = ["" if value is None else f"{100 * value:.3f}" for value in told]
+        cells = ["" if value is None else f"{100 * value:.3f}" for value in values]
         lines.append([*named, row.place, row.verdict, *cells, "" if sent is None else round(sent)])
     return lines

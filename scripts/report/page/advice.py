@@ -53,8 +53,8 @@ def advise(
     best = best_of(personal, others)
     if alone is None:
         detail = "These runs have no scores of local training, so there is nothing to compare with."
-        told = " ".join(filter(None, (detail, _about_best(personal, best, use=False))))
-        return Advice(verdict=ClientVerdict.UNKNOWN, headline="The gain is unknown.", detail=told, model=best.name)
+        text = " ".join(filter(None, (detail, _about_best(personal, best, use=False))))
+        return Advice(verdict=ClientVerdict.UNKNOWN, headline="The gain is unknown.", detail=text, model=best.name)
     gain = compare(alone, best)
     sentences = [
         _about_best(personal, best, use=gain.verdict is ClientVerdict.GAIN),
@@ -81,12 +81,12 @@ def served_best(standings: Sequence[Standing]) -> str:
     alike = [one.name for one in others if lower[one.name] <= 0.0]
     behind = sorted((one for one in others if lower[one.name] > 0.0), key=lambda one: -one.usual)
     gaps = [points(best.usual - one.usual) for one in behind]
-    told = [f"{one.name} ({gap})" for one, gap in zip(behind, gaps, strict=True)]
+    named = [f"{one.name} ({gap})" for one, gap in zip(behind, gaps, strict=True)]
     sentences = [f"Most accurate here: {best.name}, {percent(best.usual)}."]
     if alike:
         sentences.append(f"Not told apart from it by these test samples: {listed(alike)}.")
     if 0 < len(behind) <= _NAMED:
-        sentences.append(f"Behind it beyond chance: {listed(told)}.")
+        sentences.append(f"Behind it beyond chance: {listed(named)}.")
     elif behind:
         sentences.append(f"Behind it beyond chance: {len(behind)} others, by {gaps[0]} and more.")
     return " ".join(sentences)

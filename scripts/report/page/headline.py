@@ -215,5 +215,5 @@ def _best(study: Study) -> Iterator[str]:
     }
     best = max(means, key=lambda algorithm: means[algorithm])
     if study.personal is not None and round(means[best], 3) > round(means[study.personal], 3):
-        told = f"{study.personal.name} has {percent(means[study.personal])}"
-        yield f"The best is {best.name} with {percent(means[best])}; {told}{only}."
+        personal = f"{study.personal.name} has {percent(means[study.personal])}"
+        yield f"The best is {best.name} with {percent(means[best])}; {personal}{only}."

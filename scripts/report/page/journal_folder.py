@@ -116,12 +116,12 @@ def _read(folder: Path, seal: Seal | None) -> tuple[RunConfig, ModelSpec | None,
         if described is not None:
             spec = ModelSpec.from_metadata({METADATA_KEY: described}, source=str(folder / JOURNAL))
         with intact(folder / JOURNAL):
-            config, told = make_config(json.loads(stored)), list(facts_of(journal))
+            config, journalled = make_config(json.loads(stored)), list(facts_of(journal))
         if config.seals_scores and seal is None:
             fix = "Only a member can write the report: give --group-key, and --state with the folder that join used."
             raise InvalidInput("run", config.run, "scores that can be read; those of this run are sealed", fix)
         rounds = JournalRounds()
-        for fact, time_s in told:
+        for fact, time_s in journalled:
             rounds.add(_opened(fact, folder, seal) if config.seals_scores and seal is not None else fact, time_s)
         return config, spec, rounds
     finally:
@@ -133,8 +133,8 @@ def _opened(fact: facts.Fact, folder: Path, seal: Seal) -> facts.Fact:
     if not isinstance(fact, facts.UpdateAccepted | facts.GoodbyeAccepted):
         return fact
     contents = seal.opened(folder).get((fact.round_no, fact.member))
-    told = () if contents is None else contents.facts["scores"]
-    return replace(fact, scores=tuple(Score.read(one, Frames(()), newer=False) for one in told))
+    scores = () if contents is None else contents.facts["scores"]
+    return replace(fact, scores=tuple(Score.read(one, Frames(()), newer=False) for one in scores))
 
 
 def _sealed_notes(config: RunConfig) -> list[str]:

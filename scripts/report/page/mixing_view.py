@@ -47,8 +47,8 @@ class MixingView:
 def mixing_views(study: Study) -> Iterator[MixingView]:
     """Yield a view of each algorithm whose W treats clients differently, the federation's representative first."""
     shown = sorted(study.shown, key=lambda pair: pair[0] is not study.personal)
-    told = [(algorithm, run, run.mixing) for algorithm, run in shown if run.mixing and run.mixing.is_personal]
-    for number, (algorithm, run, mixing) in enumerate(told):
+    personal = [(algorithm, run, run.mixing) for algorithm, run in shown if run.mixing and run.mixing.is_personal]
+    for number, (algorithm, run, mixing) in enumerate(personal):
         if mixing.clusters or isinstance(mixing, MixingRecord):
             yield _view(study, algorithm, run, mixing, source=f"mixing-data-{number}")
 

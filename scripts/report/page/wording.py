@@ -15,8 +15,8 @@ _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", 
 
 def algorithm_name(algorithm: str, options: Mapping[str, str]) -> str:
     """Return the name used in the literature, with the options that were set, abbreviated: charts have little room."""
-    told = ", ".join(option_in_short(key, value) for key, value in options.items())
-    return f"{spelled(algorithm)} {told}".rstrip()
+    short = ", ".join(option_in_short(key, value) for key, value in options.items())
+    return f"{spelled(algorithm)} {short}".rstrip()
 
 
 def points(difference: float, *, sign: bool = False) -> str:
