@@ -199,12 +199,16 @@ class PairedDifference:
 
 
 def difference(ours: Sequence[Summary], others: Sequence[Summary]) -> PairedDifference | None:
-    """Return the difference over the clients and seeds that both have; None if there are none.
+    """Return the difference over the clients and seeds that both have; None if there are none."""
+    return paired(_gaps(ours, others))
+
+
+def paired(gaps: FloatArray) -> PairedDifference | None:
+    """Return the mean of (pairs,) differences with its interval; None without pairs.
 
     Uses the percentile bootstrap over pairs: a pair is one client of one seed, with the same test samples for both, so
     that a client's difficulty cancels out. Resampling has its own fixed seed: equal runs give equal intervals.
     """
-    gaps = _gaps(ours, others)
     if not gaps.size:
         return None
     drawn = np.random.default_rng(0).integers(0, gaps.size, size=(RESAMPLES, gaps.size))

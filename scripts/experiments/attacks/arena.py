@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +26,7 @@ from scripts.engines.continuous import VirtualRun
 from scripts.engines.virtual_members import VirtualFederation, open_federation
 from scripts.engines.workbench import Home
 from scripts.experiments.attacks.kinds import AttackKind, Situation
+from scripts.experiments.attacks.outcomes import AttackOutcome
 from scripts.run.clock_settings import AsyncFolder, AsyncSettings, ClockSettings
 from scripts.run.cohort import Cohort
 from scripts.run.settings import RunSettings
@@ -37,16 +37,6 @@ TAIL_RECORDS = 5
 EPOCH_S = 10.0
 
 _NOTHING = AdmissionRules(max_value=1e38, max_statistic=1e18, max_step=1e30, max_outlier=1e30)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttackOutcome:
-    """accuracy: mean over the honest members, in percent. worst: the lowest of them. refused: how often, by code."""
-
-    accuracy: float
-    worst: float
-    refused: dict[str, int]
-    excluded: bool
 
 
 class HostileHome(Home):
@@ -140,8 +130,7 @@ def run_attack(
     journalled = [fact for fact, _ in run_of.facts]
     codes = [fact.code for fact in journalled if isinstance(fact, facts.Refused)]
     return AttackOutcome(
-        accuracy=float(100 * accuracies.mean()),
-        worst=float(100 * accuracies.mean(axis=0).min()),
+        accuracies=tuple((100 * accuracies.mean(axis=0)).tolist()),
         refused={code: codes.count(code) for code in sorted(set(codes))},
         excluded=any(isinstance(fact, facts.Quarantined) for fact in journalled),
     )
