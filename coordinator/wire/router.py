@@ -21,6 +21,7 @@ from fedap_core.errors import InvalidInput
 from protocol.backlog import BacklogLimits
 from protocol.contracts import Buffer
 from protocol.host.tcp import can_guard
+from protocol.host.threads import started_with_low_priority
 from protocol.keys import KeyPair
 from protocol.limits import FRAME_BYTES, IN_FLIGHT_BYTES, SETS_PER_MESSAGE, SLICE_BYTES, WINDOW_SLICES
 
@@ -42,6 +43,10 @@ KEEPALIVE_S = 15
 KEEPALIVE_PROBES = 4
 """TCP's own probes detect half-open connections and free what is queued for them. Not ZeroMQ's heartbeats: its release
 4.3.5 aborts the process when one is due on a connection that was reset with its queue full."""
+
+IO_NICENESS = 10
+"""On a busy machine the guard's thread has to wait for its turn, and ZeroMQ's must not use that time to read on:
+the memory that a flood costs grows with it. On an idle machine this has no effect."""
 
 _MOST_FRAMES = 1 + 1 + SETS_PER_MESSAGE + 1
 """Most frames kept of a message: the sender, the header, one for each set, and one more."""
@@ -71,8 +76,9 @@ class Router:
         bounds: BacklogLimits | None = None,
     ) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        with started_with_low_priority(IO_NICENESS):  # the first socket starts the library's threads
+            self._socket = self._context.socket(zmq.ROUTER)
         self._authenticator = Authenticator(self._context, admits) if keys is not None else None
-        self._socket = self._context.socket(zmq.ROUTER)
         self._has_keys = keys is not None
         guarded = can_guard(endpoint)
         self._set_options(guarded=guarded)

@@ -11,11 +11,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
-from coordinator.wire.router import Router
+from coordinator.wire.router import IO_NICENESS, Router
 from protocol.backlog import BacklogLimits
 from protocol.host.tcp import cut, drop_packets
 from protocol.limits import KIB, MIB
@@ -52,6 +53,24 @@ def welcomed(router: Router) -> RawPeer:
     wait_for(has_heard, "the first word")
     router.trust(heard[0])
     return peer
+
+
+def threads() -> dict[int, str]:
+    """The threads of this process, with the names that libraries gave them."""
+    folder = Path("/proc/self/task")
+    return {int(one.name): (one / "comm").read_text(encoding="utf-8").strip() for one in folder.iterdir()}
+
+
+def test_on_a_busy_machine_the_library_reads_after_the_thread_that_can_stop_it() -> None:
+    before = threads()
+    with watching():
+        started = {thread: name for thread, name in threads().items() if thread not in before}
+        nice = {thread: os.getpriority(os.PRIO_PROCESS, thread) for thread in started}
+        ours = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    library = {thread for thread, name in started.items() if name.startswith("ZMQbg/IO")}
+    assert library
+    assert all(nice[thread] == min(ours + IO_NICENESS, 19) for thread in library)
+    assert {nice[thread] for thread, name in started.items() if not name.startswith("ZMQbg")} == {ours}
 
 
 def require_cut(router: Router) -> None:
