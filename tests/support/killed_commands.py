@@ -37,12 +37,13 @@ def die_at_every_write(
     prepare: Callable[[], object],
     judge: Callable[[], object],
     is_done: Callable[[], bool] = lambda: False,
+    every: int = 1,
 ) -> int:
     """Kill the command before its first, second, ... write below `folder` and amid a file, until one survives. Each
     time: prepare, let it die, judge what is there, repeat the command unless its work is done, judge again. Returns the
-    number of deaths."""
+    number of deaths. every: leave out other writes."""
     deaths = 0
-    for number in (*(-1 - size for size in PART_SIZES), *range(1, MOST_WRITES)):
+    for number in (*(-1 - size for size in PART_SIZES), *range(1, MOST_WRITES, every)):
         prepare()
         code, said = run_mortal(folder, number, module, *arguments)
         assert "Traceback" not in said, said
