@@ -1,16 +1,13 @@
-"""Entry point of `fedap-coordinator`: imports the command here, so that an interrupt during imports ends it in one
-line."""
+"""Entry point of `fedap-coordinator`: loads the command so that a missing library or an interrupt ends in one line."""
 
 from __future__ import annotations
 
-import importlib
-
-from fedap_core.errors import exit_on_invalid_input
+from protocol.host.starting import run_module
 
 
 def main() -> None:
     """Entry point."""
-    exit_on_invalid_input(lambda: importlib.import_module("coordinator.cli").main())
+    run_module("coordinator.cli")
 
 
 if __name__ == "__main__":

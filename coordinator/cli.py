@@ -41,7 +41,7 @@ from protocol.host.command import (
     settings_text,
     with_settings,
 )
-from protocol.host.keys import generate_keys, read_key_file, write_key_file
+from protocol.host.keys import make_key_file, read_key_file
 from protocol.host.logs import make_output_unfailing
 from protocol.host.web.address import PageAddress
 
@@ -250,7 +250,7 @@ def backup(
     folder: Folder,
     out: Annotated[Path, typer.Option(help="The folder to create.")],
 ) -> None:
-    """Copy the folder of a run, also while it is running, and verify the copy. To restore it, copy it back."""
+    """Copy the folder of a run, also while it is running, and verify the copy. To restore it, put it in its place."""
     typer.echo(back_up(folder, out, read_run(folder).machine.rules))
 
 
@@ -281,7 +281,7 @@ def keygen(
     ] = Path("coordinator.key"),
 ) -> None:
     """Create the coordinator's key pair; participants need the public key."""
-    public = write_key_file(out, generate_keys())
+    _, public = make_key_file(out)
     typer.echo(f"{out}: secret, for --secret-key; keep it here")
     typer.echo(f"{public}: public, for every participant's --coordinator-key")
 

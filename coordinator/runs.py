@@ -25,13 +25,14 @@ from coordinator.decisions.machine import RoundMachine
 from coordinator.decisions.rules import Rules
 from coordinator.observers import Observer, Observers, make_observers
 from coordinator.observers.notice_file import read_notices
+from coordinator.record.blobs import OpenFiles
 from coordinator.record.disk import SpaceGuard, expected_members
 from coordinator.record.folder_check import note_models, require_sound
 from coordinator.record.journal import JOURNAL, Journal, Ledger, NotWritten, SqliteJournal, replay
 from coordinator.record.member_list import MemberList
 from coordinator.record.model_forms import ModelFile, ModelForms
 from coordinator.record.recovery import Recovery, recovery_of
-from coordinator.record.store import Store
+from coordinator.record.store import TOGETHER, Store
 from coordinator.record.traffic import TRAFFIC
 from coordinator.run_plan import (
     allowed_members,
@@ -60,12 +61,15 @@ from protocol.sealed_sets import most_box_bytes
 from protocol.traffic import Dispatch, Intake
 
 LOCK = "lock"
+"""File locked by the process that runs the folder."""
 
-LEAST_FILES = 96
-"""Descriptors of a coordinator without members: a quiet one opens about 30, one that receives large models 60."""
+OWN_FILES = 48
+"""Descriptors besides those of connections and stored reports: a coordinator opens about 30."""
 
 FEWEST_STRANGERS = 16
-"""File locked by the process that runs the folder."""
+
+_CONNECTION_FILES = 2
+"""Descriptors of a connection: the library's and the guard's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +100,7 @@ def open_run(
     rules = make_rules(config, initial.spec, listed)
     keys = read_key_file(config.network.secret_key) if config.network.secret_key is not None else None
     expected = max(config.members.at_least, len(config.members.names or ()), len(listed.names()) if listed else 0)
-    files = require_open_files(LEAST_FILES + 2 * expected)
+    files = require_open_files(needed_files(expected) + _CONNECTION_FILES * FEWEST_STRANGERS)
     release = _take_folder(config.folder)
     models = {"initial": config.initial, "anchor": config.anchor.file}
     try:
@@ -227,11 +231,17 @@ def _limits(forms: ModelForms, spec: ModelSpec, rules: Rules) -> Limits:
     return Limits(updates=tuple(layouts), statistics_bytes=most)
 
 
+def needed_files(members: int) -> int:
+    """Return how many files a coordinator may have open, without strangers. A member may be connected twice: a broken
+    connection is found dead only after a minute. The computing thread stores up to TOGETHER reports at once, or mixes
+    with up to OpenFiles.MOST files."""
+    return OWN_FILES + max(TOGETHER, OpenFiles.MOST) + 2 * _CONNECTION_FILES * members
+
+
 def _bounds(config: RunConfig, expected: int, files: int, limits: Limits, spec: ModelSpec) -> BacklogLimits:
-    """Return how many connections may be open at once (all members twice, plus strangers, as far as the limit of open
-    files allows), and the largest message of this run: a slice, or a report with everything small enough for one
-    message. expected: members; a connection takes two descriptors, the library's and the guard's."""
-    strangers = max(min(STRANGERS + 2 * expected, (files - LEAST_FILES - 3 * expected) // 2), FEWEST_STRANGERS)
+    """Return how many strangers may be connected at once, as far as the limit of open files allows, and the largest
+    message of this run: a slice, or a report with everything small enough for one message. expected: members."""
+    strangers = min(STRANGERS + 2 * expected, (files - needed_files(expected)) // _CONNECTION_FILES)
     tables = 16 * len(spec.classes) * (len(spec.classes) + 1)
     sizes = [
         *(layout.size_bytes(stored(config.encoding)) for layout in limits.updates),

@@ -206,11 +206,13 @@ def link_job(plan: Plan, rules: Rules, spec: ModelSpec, speeds: LinkSpeeds) -> L
     )
 
 
-def status_lines(past: StoredRun) -> Iterator[str]:
-    """Yield lines on the state of a run."""
+def status_lines(past: StoredRun, now_s: float | None = None) -> Iterator[str]:
+    """Yield lines on the state of a run. now_s: time on the run clock; default: that of the last fact."""
     state, config = past.machine.state, past.config
     if state.stage.is_over:
         yield f"Run {config.run}: {state.stage}, {state.sentence}; running for {past.ran_s:.0f} s."
+        if not state.ended and (waits := past.machine.waiting_for(past.ran_s if now_s is None else now_s).reason):
+            yield f"Waiting: {waits.removeprefix('waiting ')}."
     else:
         where = _rounds_at_work(state, past.machine.rules)
         yield f"Run {config.run}: {state.stage} in {where}; running for {past.ran_s:.0f} s."

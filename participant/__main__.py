@@ -1,15 +1,13 @@
-"""Entry point of `fedap-participant`. Imports the command lazily, so that a missing library gives a one-line error."""
+"""Entry point of `fedap-participant`: loads the command so that a missing library or an interrupt ends in one line."""
 
 from __future__ import annotations
 
-import importlib
-
-from fedap_core.errors import exit_on_invalid_input
+from protocol.host.starting import run_module
 
 
 def main() -> None:
     """Entry point."""
-    exit_on_invalid_input(lambda: importlib.import_module("participant.cli").main())
+    run_module("participant.cli")
 
 
 if __name__ == "__main__":

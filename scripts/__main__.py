@@ -1,15 +1,13 @@
-"""Where `fedap-lab` begins: the command is imported here, so that a missing library ends it in one line."""
+"""Entry point of `fedap-lab`: loads the command so that a missing library or an interrupt ends in one line."""
 
 from __future__ import annotations
 
-import importlib
-
-from fedap_core.errors import exit_on_invalid_input
+from protocol.host.starting import run_module
 
 
 def main() -> None:
     """Entry point."""
-    exit_on_invalid_input(lambda: importlib.import_module("scripts.lab").main())
+    run_module("scripts.lab")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import math
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -36,7 +35,7 @@ from coordinator.decisions.admission import (
 from coordinator.decisions.events import Inspected, InspectionFailed, WeighingDone
 from coordinator.decisions.mixing_plan import mixture_of
 from coordinator.decisions.rules import Rules
-from coordinator.record.blobs import FloatReader, Held, StoredSet, checksum_of, read_bytes, reading
+from coordinator.record.blobs import FloatReader, OpenFiles, StoredSet, checksum_of, read_bytes
 from coordinator.record.model_forms import ModelForms, Payload
 from coordinator.record.store import UPDATE, UPDATE_STATS, Staged, Store
 from fedap_core.aggregation import TILE_COLUMNS
@@ -208,9 +207,9 @@ class Jobs:
                 raise BaseGone(f"the model that the update of {action.member} is a difference to is no longer here")
             staged = self._store.restage(refs_of(action)[0], _sum(given, staged))
         start = self._forms.weights(WeightsRef(source=Source.INITIAL), action.phase)
-        with ExitStack() as files:
-            values = _reader(staged, files)
-            blocks = _blocks(values, _reader(given or start, files), layout.elements)
+        with OpenFiles() as files:
+            values = FloatReader(staged, files)
+            blocks = _blocks(values, FloatReader(given or start, files), layout.elements)
             bounds = self._bounds(start, action, action.limit if given is not None else None)
             directed = self._rules.strategy.looks_at_directions and action.phase is not Phase.WARMUP
             judged = inspect_update(
@@ -229,8 +228,8 @@ class Jobs:
     def _bounds(self, start: Payload, action: Inspect, typical: float | None) -> Bounds:
         warm = action.phase is Phase.WARMUP
         if warm not in self._lengths:
-            with ExitStack() as files:
-                self._lengths[warm] = _length(_reader(start, files), self._shape(action.phase).trained)
+            with OpenFiles() as files:
+                self._lengths[warm] = _length(FloatReader(start, files), self._shape(action.phase).trained)
         return bounds_of(self._rules.admission, length=self._lengths[warm], typical=typical)
 
     def _given(self, sent: WeightsRef | None, phase: Phase) -> Payload | None:
@@ -358,11 +357,6 @@ def _failed(action: Inspect, error: Exception) -> InspectionFailed:
     reason = f"{type(error).__name__}: {error}"[:500]
     disk = not isinstance(error, BaseGone)
     return InspectionFailed(member=action.member, kind=action.kind, round_no=action.round_no, reason=reason, disk=disk)
-
-
-def _reader(held: Held, files: ExitStack) -> FloatReader:
-    """Return a reader; one of bytes in memory needs no file and no closing."""
-    return files.enter_context(reading(held)) if held.data is None else FloatReader(held.data, held.encoding)
 
 
 def _blocks(

@@ -11,14 +11,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from coordinator.decisions.actions import Aggregate
-from coordinator.record.blobs import FloatReader, StoredSet, opened, reading, write_exactly
+from coordinator.record.blobs import FloatReader, OpenFiles, StoredSet, opened, write_exactly
 from coordinator.record.model_forms import Payload, RowDifference
 from fedap_core.aggregation import TileAccess
 from fedap_core.arrays import Float32Array, FloatArray
@@ -126,24 +125,25 @@ class _Difference:
         )
 
 
-def _differences(forms: RowForms, files: ExitStack) -> list[_Difference | None]:
+def _differences(forms: RowForms, files: OpenFiles) -> list[_Difference | None]:
     return [
-        None if own is None else _Difference(files.enter_context(reading(own.stored)), own.round_no, forms)
-        for own in forms.own
+        None if own is None else _Difference(FloatReader(own.stored, files), own.round_no, forms) for own in forms.own
     ]
 
 
 class _RowWriter:
     """Writes one row to its file and computes its transfer name, if it needs one."""
 
-    def __init__(self, handle: int, encoding: Encoding, named: bool) -> None:
-        self._handle = handle
+    def __init__(self, path: Path, files: OpenFiles, encoding: Encoding, named: bool) -> None:
+        self._path = path
+        self._files = files
         self._encoding: Encoding = encoding
         self._naming = Naming() if named else None
 
     def write(self, start: int, values: Float32Array) -> None:
         wire = to_wire(values, self._encoding)
-        write_exactly(self._handle, wire, wire_bytes(self._encoding, start))
+        with self._files.opened(self._path, os.O_WRONLY) as handle:
+            write_exactly(handle, wire, wire_bytes(self._encoding, start))
         if self._naming is not None:
             self._naming.update(wire)
 
@@ -157,16 +157,12 @@ def mix_files(product: Product, givers: Sequence[StoredSet], paths: Sequence[Pat
 
     givers have the rows' all-float32 layout.
     """
-    for folder in {path.parent for path in paths}:
-        folder.mkdir(parents=True, exist_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    create_rows(paths)
     encodings = [forms.encoding_of(own) for own in forms.own]
-    with ExitStack() as files:
+    with OpenFiles() as files:
         differences = _differences(forms, files)
         writers = [
-            _RowWriter(
-                files.enter_context(opened(path, flags)), encoding, forms.layout.size_bytes(encoding) > SLICE_BYTES
-            )
+            _RowWriter(path, files, encoding, named=forms.layout.size_bytes(encoding) > SLICE_BYTES)
             for path, encoding in zip(paths, encodings, strict=True)
         ]
 
@@ -174,7 +170,7 @@ def mix_files(product: Product, givers: Sequence[StoredSet], paths: Sequence[Pat
             for row, writer, difference in zip(mixed, writers, differences, strict=True):
                 writer.write(start, row if difference is None else difference.encode(start, row))
 
-        _mix(product, givers, write)
+        _mix(product, givers, files, write)
     finished = [None if one is None else one.finished() for one in differences]
     return [
         Payload(path=path, layout=forms.layout, encoding=encoding, transfer=writer.name, difference=difference)
@@ -182,11 +178,20 @@ def mix_files(product: Product, givers: Sequence[StoredSet], paths: Sequence[Pat
     ]
 
 
+def create_rows(paths: Sequence[Path]) -> None:
+    """Create an empty file for every row, and its folder."""
+    for folder in {path.parent for path in paths}:
+        folder.mkdir(parents=True, exist_ok=True)
+    for path in paths:
+        with opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC):
+            continue
+
+
 def mix_in_memory(product: Product, givers: Sequence[StoredSet], forms: RowForms) -> list[Payload]:
     """Return the same rows, each small enough for one message, without writing files."""
     encodings = [forms.encoding_of(own) for own in forms.own]
     rows = [np.empty(forms.layout.size_bytes(encoding), dtype=np.uint8) for encoding in encodings]
-    with ExitStack() as files:
+    with OpenFiles() as files:
         differences = _differences(forms, files)
 
         def write(start: int, mixed: Float32Array) -> None:
@@ -195,7 +200,7 @@ def mix_in_memory(product: Product, givers: Sequence[StoredSet], forms: RowForms
                 first = wire_bytes(encoding, start)
                 row.data[first : first + wire.nbytes] = wire
 
-        _mix(product, givers, write)
+        _mix(product, givers, files, write)
     nowhere, finished = Path(), [None if one is None else one.finished() for one in differences]
     return [
         Payload(
@@ -210,17 +215,16 @@ def mix_in_memory(product: Product, givers: Sequence[StoredSet], forms: RowForms
     ]
 
 
-def _mix(product: Product, givers: Sequence[StoredSet], write: TileAccess) -> None:
-    with ExitStack() as files:
-        readers = [files.enter_context(reading(blob)) for blob in givers]
+def _mix(product: Product, givers: Sequence[StoredSet], files: OpenFiles, write: TileAccess) -> None:
+    readers = [FloatReader(blob, files) for blob in givers]
 
-        def read(start: int, tile: Float32Array) -> None:
-            if start == 0:  # a new pass: new readers, so that the checksum covers exactly the bytes that are mixed
-                readers[:] = [files.enter_context(reading(blob)) for blob in givers]
-            for row, reader in zip(tile, readers, strict=True):
-                reader.read(start, row)
+    def read(start: int, tile: Float32Array) -> None:
+        if start == 0:  # a new pass: new readers, so that the checksum covers exactly the bytes that are mixed
+            readers[:] = [FloatReader(blob, files) for blob in givers]
+        for row, reader in zip(tile, readers, strict=True):
+            reader.read(start, row)
 
-        product.kept = robust_mix(product.mixture, product.rule, read=read, write=write)
+    product.kept = robust_mix(product.mixture, product.rule, read=read, write=write)
     for blob, reader in zip(givers, readers, strict=True):
         if not reader.is_intact(blob.checksum):
             raise changed(blob)

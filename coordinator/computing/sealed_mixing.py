@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from coordinator.computing.rows import changed
+from coordinator.computing.rows import changed, create_rows
 from coordinator.decisions.actions import Aggregate
-from coordinator.record.blobs import StoredSet, opened, read_exactly, write_exactly
+from coordinator.record.blobs import OpenFiles, StoredSet, read_exactly, write_exactly
 from coordinator.record.model_forms import Payload
 from fedap_core.sealing.fixed_point import WHOLE, Words
 from fedap_core.sealing.word_mixing import mix_words
@@ -32,21 +31,21 @@ _WORD = 8
 class _WordReader:
     """Reads the words of one stored update in order; `is_intact` tells whether its file is unchanged."""
 
-    def __init__(self, stored: StoredSet, files: ExitStack) -> None:
+    def __init__(self, stored: StoredSet, files: OpenFiles) -> None:
         self._stored = stored
-        self._handle = None if stored.data is not None else files.enter_context(opened(stored.path))
+        self._files = files
         self._passed = xxhash.xxh3_64()
 
     def read(self, start: int, into: Words) -> None:
-        if self._handle is None:
-            data = self._stored.data
-            into[:] = np.frombuffer(data if data is not None else b"", dtype="<u8", count=into.size, offset=start * 8)
+        if self._stored.data is not None:
+            into[:] = np.frombuffer(self._stored.data, dtype="<u8", count=into.size, offset=start * _WORD)
             return
-        read_exactly(self._handle, into.data, start * _WORD)
+        with self._files.opened(self._stored.path) as handle:
+            read_exactly(handle, into.data, start * _WORD)
         self._passed.update(into.data)
 
     def is_intact(self) -> bool:
-        return self._handle is None or self._passed.intdigest() == self._stored.checksum
+        return self._stored.data is not None or self._passed.intdigest() == self._stored.checksum
 
 
 def mix_sealed(action: Aggregate, givers: Sequence[StoredSet], paths: Sequence[Path], layout: Layout) -> list[Payload]:
@@ -58,11 +57,9 @@ def mix_sealed(action: Aggregate, givers: Sequence[StoredSet], paths: Sequence[P
     weights = np.rint(action.weights * WHOLE).astype(np.int64)
     memory = [] if paths else [np.empty(words, dtype="<u8") for _ in action.receivers]
     namings = [Naming() for _ in paths] if layout.size_bytes("f32") > SLICE_BYTES else []
-    with ExitStack() as files:
+    with OpenFiles() as files:
         readers = [_WordReader(one, files) for one in givers]
-        for folder in {path.parent for path in paths}:
-            folder.mkdir(parents=True, exist_ok=True)
-        handles = [files.enter_context(opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)) for path in paths]
+        create_rows(paths)
 
         def read(start: int, tile: Words) -> None:
             for row, reader in zip(tile, readers, strict=True):
@@ -70,8 +67,9 @@ def mix_sealed(action: Aggregate, givers: Sequence[StoredSet], paths: Sequence[P
 
         def write(start: int, mixed: Words) -> None:
             for number, row in enumerate(mixed):
-                if handles:
-                    write_exactly(handles[number], row.data, start * _WORD)
+                if paths:
+                    with files.opened(paths[number], os.O_WRONLY) as handle:
+                        write_exactly(handle, row.data, start * _WORD)
                 else:
                     memory[number][start : start + row.size] = row
                 if namings:

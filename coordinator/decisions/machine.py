@@ -19,6 +19,7 @@ from coordinator.decisions import (
     history,
     instances,
     ordering,
+    quorum,
     reports,
 )
 from coordinator.decisions.actions import Action, BlobRef, Forget, Note, Persist, Send, Stop
@@ -47,6 +48,7 @@ class RoundMachine:
         self._forget_work()
         self.older = OlderFolder(self._mode)
         self._doubted: frozenset[str] = frozenset()
+        self._told_waiting = False
         self._awaited = Awaited()
         self._deadline: float | None = None
 
@@ -89,6 +91,7 @@ class RoundMachine:
         free = not self.older.holds(self.state)
         actions += self.work.due(self.state, now) if free else []
         actions += ordering.due(self.state, self.rules, self.roster, self.work, self.reports, now, orders=free)
+        actions += self._log_waiting(now)
         if self.state.ended and not before:
             actions.append(Stop(aborted=self.state.finish_reason == "aborted", sentence=self.state.sentence))
         self._awaited = Awaited.after(
@@ -130,6 +133,8 @@ class RoundMachine:
 
     def waiting_for(self, now: float) -> Readiness:
         """Return what the run is waiting for, in words for people."""
+        if self.state.stage.is_over:
+            return quorum.farewell(self.state, self.rules, now)
         return self._mode.waiting_for(self.state, now)
 
     def digest(self) -> str:
@@ -172,6 +177,14 @@ class RoundMachine:
             return []
         self._doubted = frozenset(doubted)
         return [Note(event="members.doubted", round_no=self.state.round_no, details=tuple(doubted.items()))]
+
+    def _log_waiting(self, now: float) -> list[Action]:
+        """Log once, when only absent members keep a finished run from ending, for whom it waits and how long."""
+        verdict = self.waiting_for(now) if self.state.stage.is_over and not self.state.ended else None
+        before, self._told_waiting = self._told_waiting, verdict is not None and verdict.stuck
+        if before or verdict is None or not verdict.stuck:
+            return []
+        return [Note(event="run.lingers", details=(("reason", verdict.reason), ("setting", "pace.linger_s")))]
 
     def _next_fact(self, now: float) -> facts.Fact | None:
         state = self.state

@@ -104,13 +104,9 @@ class Mode(ABC):
         return self.rules.members.enrolment_s if state.is_enrolling else self.rules.pace.longest_wait_s
 
     def _ended(self, state: State, now: float) -> Ended | None:
-        waiting = [member for member in state.active() if not member.said_goodbye]
-        pace = self.rules.pace
-        is_here = any(member.status is Status.PRESENT and not member.is_stalled for member in waiting)
-        longest_s = pace.longest_goodbye_s if is_here else pace.linger_s
-        if state.ended or (waiting and now < state.opened_at + longest_s):
+        if state.ended or not quorum.farewell(state, self.rules, now).ready:
             return None
-        return Ended(absent=tuple(member.name for member in waiting))
+        return Ended(absent=tuple(member.name for member in state.active() if not member.said_goodbye))
 
     def _requested(self, state: State, now: float) -> Finished | None:
         if state.stops_asked > 1:

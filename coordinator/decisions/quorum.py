@@ -132,6 +132,19 @@ def _judge(state: State, rules: Rules, now: float, *, members: list[Member], got
     return Readiness(ready=False, stuck=not awaited, late=late, reason=reason)
 
 
+def farewell(state: State, rules: Rules, now: float) -> Readiness:
+    """May a finished run end? All members have their last model, or the time to fetch it is over."""
+    waiting = [member for member in state.active() if not member.said_goodbye]
+    here = [one.name for one in waiting if one.status is Status.PRESENT and not one.is_stalled]
+    away = [one.name for one in waiting if one.name not in here]
+    left = state.opened_at + (rules.pace.longest_goodbye_s if here else rules.pace.linger_s) - now
+    if not waiting or left <= 0:
+        return Readiness(ready=True, reason=f"{_names(away)} did not fetch the last model" if waiting else "")
+    who = " and ".join(filter(None, (_names(here) if here else "", f"{_names(away)} (absent)" if away else "")))
+    until = "" if math.isinf(left) else f", for at most another {_s(left)}"
+    return Readiness(ready=False, stuck=not here, reason=f"waiting for {who} to fetch the last model{until}")
+
+
 def silence(state: State, now: float) -> Readiness:
     """Return why a run without barriers makes no progress. It never closes a round, so this is never ready."""
     hopeless = not state.active() and not _may_return(state)

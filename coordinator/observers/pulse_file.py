@@ -25,7 +25,8 @@ _MEMBERS_PER_S = 500
 
 @dataclass(frozen=True, kw_only=True)
 class Pulse:
-    """The content of the file. written_s: by the system clock; time_s and heard: by the run clock."""
+    """The content of the file. written_s: seconds since this machine started, which nobody can set, unlike the time of
+    day; time_s and heard: by the run clock."""
 
     written_s: float
     time_s: float
@@ -46,7 +47,7 @@ class PulseFile(Observer):
         seconds = {name: round(at, 1) for name, at in received_at.items()}
         part = self._path.with_name(f".{PULSE}.part")
         with suppress(OSError):
-            part.write_text(json.dumps({"written_s": time.time(), "time_s": round(time_s, 1), "heard": seconds}))
+            part.write_text(json.dumps({"written_s": time.monotonic(), "time_s": round(time_s, 1), "heard": seconds}))
             part.replace(self._path)
 
 

@@ -2,15 +2,17 @@
 
 The journal is copied first, with SQLite's backup; then the files that this copy names. If one of them was deleted
 meanwhile, the journal has advanced, and everything is copied again. Files that can be computed again (rows, encoded
-models) are left out. To restore a backup, copy it back.
+models) are left out. To restore a backup, put it in the place of the folder.
 """
 
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from pathlib import Path
 
 from coordinator.decisions.rules import Rules
+from coordinator.decisions.state import State
 from coordinator.decisions.work import needed_blobs
 from coordinator.record.blobs import force
 from coordinator.record.folder_check import blob_faults, replayed
@@ -29,10 +31,26 @@ _BESIDE = ("run.toml", TRAFFIC, "tables")
 
 
 def back_up(folder: Path, out: Path, rules: Rules) -> str:
-    """Copy a run's folder to a new one and check the copy; return a sentence about it."""
+    """Copy a run's folder to a new one and check the copy; return a sentence about it. The copy gets its name once it
+    is complete and durable: whatever interrupts this leaves nothing under that name."""
     if out.exists():
         raise InvalidInput("out", str(out), "a folder that does not exist yet", "Name another one.")
     part = out.with_name(f".{out.name}.part")
+    try:
+        state = _copy(folder, part, rules)
+        part.rename(out)
+        force(out.parent)
+    except (OSError, sqlite3.Error) as error:  # a full disk, a folder of somebody else
+        shutil.rmtree(part, ignore_errors=True)
+        raise InvalidInput("out", str(out), "a folder that can be written", f"{error}. There is no backup.") from error
+    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    where = f"round {state.round_no + 1} of {rules.rounds}, {state.stage}"
+    how = f"To restore it, move {folder} away and copy this one in its place"
+    return f"{out}: run {rules.run} in {where}; {size:,} bytes, checked. {how}."
+
+
+def _copy(folder: Path, part: Path, rules: Rules) -> State:
+    """Make a complete and durable copy under a temporary name; return the state of its run."""
     shutil.rmtree(part, ignore_errors=True)
     for _ in range(_TRIES):
         part.mkdir(parents=True, mode=0o700)
@@ -49,12 +67,9 @@ def back_up(folder: Path, out: Path, rules: Rules) -> str:
         elif source.is_file():
             shutil.copyfile(source, part / name)
     state, _ = replayed(part, rules)
-    for path in part.rglob("*"):
+    for path in (part, *part.rglob("*")):
         force(path)
-    part.rename(out)
-    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    where = f"round {state.round_no + 1} of {rules.rounds}, {state.stage}"
-    return f"{out}: run {rules.run} in {where}; {size:,} bytes, checked. To restore it, copy it to {folder}."
+    return state
 
 
 def _copy_journal(folder: Path, part: Path) -> None:

@@ -24,7 +24,7 @@ import xxhash
 from fedap_core.arrays import Float32Array
 from fedap_core.errors import InvalidInput
 from protocol.contracts import Buffer
-from protocol.encodings import ENCODINGS, Encoding, from_wire, wire_bytes
+from protocol.encodings import Encoding, encoding_of, from_wire, wire_bytes
 from protocol.errors import InvalidField
 from protocol.tensors import Layout
 
@@ -108,11 +108,15 @@ def describe(path: Path) -> StoredSet:
                 raise ValueError("no footer")
             file.seek(size - _END.size - length)
             fields = json.loads(file.read(length))
-        encoding = next(known for known in ENCODINGS if known == fields["encoding"])
-        found = StoredSet(path=path, layout=Layout.parse(fields["layout"]), encoding=encoding, checksum=fields["xxh3"])
+        found = StoredSet(
+            path=path,
+            layout=Layout.parse(fields["layout"]),
+            encoding=encoding_of(fields["encoding"]),
+            checksum=fields["xxh3"],
+        )
         if found.size_bytes != size - _END.size - length:
             raise ValueError(f"{size - _END.size - length} bytes for a layout of {found.size_bytes}")
-    except (OSError, ValueError, KeyError, TypeError, StopIteration, struct.error, InvalidField) as error:
+    except (OSError, ValueError, KeyError, TypeError, struct.error, InvalidField) as error:
         raise InvalidInput("blob", path, "a finished file", str(error)) from error
     return found
 
@@ -170,45 +174,33 @@ def read_bytes(path: Path, start: int, stop: int) -> bytearray:
     return buffer
 
 
-class FloatReader:
-    """Reads one flat float32 vector from a file or memory, in order; at the end `is_intact` tells whether the file's
-    bytes are those that were stored. Reads must start at a block of the encoding (`LARGEST_BLOCK`)."""
+class OpenFiles:
+    """Opens files that are read or written piece by piece: the first MOST stay open until the end of a `with` block,
+    each of the others is opened for every piece. So a mix needs no more descriptors however many members there are."""
 
-    def __init__(self, source: int | memoryview, encoding: Encoding) -> None:
-        self._source = source
-        self._encoding: Encoding = encoding
-        self._passed = xxhash.xxh3_64()
+    MOST = 64
 
-    @property
-    def checksum(self) -> int:
-        """Checksum of everything read from the file."""
-        return self._passed.intdigest()
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Path, int], int] = {}
 
-    def is_intact(self, checksum: int) -> bool:
-        """Whether everything read has this checksum; memory is not checked."""
-        return not isinstance(self._source, int) or self.checksum == checksum
+    def __enter__(self) -> OpenFiles:
+        return self
 
-    def read(self, start: int, into: Float32Array) -> None:
-        """Read values start .. start + len(into) - 1 into `into`, which must be contiguous."""
-        if not isinstance(self._source, int):
-            into[:] = self.block(start, into.size)
+    def __exit__(self, *_error: object) -> None:
+        for handle in self._kept.values():
+            os.close(handle)
+
+    @contextmanager
+    def opened(self, path: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
+        """Yield a descriptor of a file; its place in the file means nothing."""
+        kept = self._kept.get((path, flags))
+        if kept is None and len(self._kept) < self.MOST:
+            kept = self._kept[path, flags] = os.open(path, flags)
+        if kept is not None:
+            yield kept
             return
-        if not into.size:
-            return
-        wire = into.data if self._encoding == "f32" else bytearray(wire_bytes(self._encoding, into.size))
-        read_exactly(self._source, memoryview(wire), wire_bytes(self._encoding, start))
-        self._passed.update(wire)
-        if self._encoding != "f32":
-            into[:] = from_wire(wire, self._encoding, into.size)
-
-    def block(self, start: int, count: int) -> Float32Array:
-        """Return `count` values from `start` as a new array or a view of memory; do not write to it."""
-        if isinstance(self._source, int):
-            values = np.empty(count, dtype=np.float32)
-            self.read(start, values)
-            return values
-        wire = self._source[wire_bytes(self._encoding, start) : wire_bytes(self._encoding, start + count)]
-        return from_wire(wire, self._encoding, count)
+        with opened(path, flags) as handle:
+            yield handle
 
 
 class Held(Protocol):
@@ -224,11 +216,45 @@ class Held(Protocol):
     def encoding(self) -> Encoding: ...
 
 
-@contextmanager
-def reading(held: Held) -> Iterator[FloatReader]:
-    """Open a reader for the duration of a `with` block."""
-    if held.data is not None:
-        yield FloatReader(held.data, held.encoding)
-        return
-    with opened(held.path) as handle:
-        yield FloatReader(handle, held.encoding)
+class FloatReader:
+    """Reads one flat float32 vector from a file or memory, in order; at the end `is_intact` tells whether the file's
+    bytes are those that were stored. Reads must start at a block of the encoding (`LARGEST_BLOCK`)."""
+
+    def __init__(self, held: Held, files: OpenFiles) -> None:
+        self._held = held
+        self._files = files
+        self._passed = xxhash.xxh3_64()
+
+    @property
+    def checksum(self) -> int:
+        """Checksum of everything read from the file."""
+        return self._passed.intdigest()
+
+    def is_intact(self, checksum: int) -> bool:
+        """Whether everything read has this checksum; memory is not checked."""
+        return self._held.data is not None or self.checksum == checksum
+
+    def read(self, start: int, into: Float32Array) -> None:
+        """Read values start .. start + len(into) - 1 into `into`, which must be contiguous."""
+        if self._held.data is not None:
+            into[:] = self.block(start, into.size)
+            return
+        if not into.size:
+            return
+        encoding = self._held.encoding
+        wire = into.data if encoding == "f32" else bytearray(wire_bytes(encoding, into.size))
+        with self._files.opened(self._held.path) as handle:
+            read_exactly(handle, memoryview(wire), wire_bytes(encoding, start))
+        self._passed.update(wire)
+        if encoding != "f32":
+            into[:] = from_wire(wire, encoding, into.size)
+
+    def block(self, start: int, count: int) -> Float32Array:
+        """Return `count` values from `start` as a new array or a view of memory; do not write to it."""
+        if self._held.data is None:
+            values = np.empty(count, dtype=np.float32)
+            self.read(start, values)
+            return values
+        encoding = self._held.encoding
+        wire = self._held.data[wire_bytes(encoding, start) : wire_bytes(encoding, start + count)]
+        return from_wire(wire, encoding, count)

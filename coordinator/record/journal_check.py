@@ -21,6 +21,9 @@ ACCEPTS_OLDER = "accepts older"
 OBSTACLE = "obstacle"
 """Name of the metadata that says why this folder can never be resumed; written when members' reports show it."""
 
+RECOVERED = "recovered"
+"""Folder in a run's folder with a journal that `recover` has completed and not yet put in its place."""
+
 FactRow = tuple[str, str]
 
 
@@ -47,13 +50,23 @@ def read_journal(folder: Path) -> JournalState:
         return JournalState(path=path, wrong=wrong, last=_head(folder)[0], exists=False)
     sound: list[Entry] = []
     facts: list[FactRow] = []
+    wal = path.with_name(f"{path.name}-wal")
+    strange = wal.is_file() and wal.stat().st_size > 0 and not _may_have_wal(path)
     try:
-        alone = "" if path.with_name(f"{path.name}-wal").exists() else "&immutable=1"  # or SQLite creates a -wal file
+        alone = "" if wal.exists() and not strange else "&immutable=1"  # or SQLite creates a -wal file, or applies it
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{alone}", uri=True)) as db:
             wrong = _read_into(db, sound, facts)
     except sqlite3.Error as error:
         wrong = f"cannot be read: {error}"
+    wrong = wrong or (f"is a backup, and {wal.name} beside it belongs to another journal" if strange else "")
     return _judged(folder, path, wrong, sound, facts)
+
+
+def _may_have_wal(path: Path) -> bool:
+    """Whether a -wal file can belong to this journal. A backup is a single file, and its header says so (format
+    versions 1); a -wal file beside it is what a folder contained into which the backup was copied."""
+    with path.open("rb") as file:
+        return file.read(20)[18:20] != b"\x01\x01"
 
 
 def _judged(folder: Path, path: Path, wrong: str, sound: list[Entry], facts: list[FactRow]) -> JournalState:
@@ -120,6 +133,6 @@ def trace_of_run(folder: Path) -> str:
 def _traces(folder: Path) -> Iterator[str]:
     for path in folder.glob("blobs/*/*/*"):
         yield str(path.relative_to(folder))
-    for name in (HEAD, TRAFFIC):
+    for name in (HEAD, TRAFFIC, f"{RECOVERED}/{JOURNAL}"):
         if (folder / name).is_file() and (folder / name).stat().st_size:
             yield name

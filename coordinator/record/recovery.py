@@ -20,7 +20,7 @@ from coordinator.decisions.work import needed_blobs
 from coordinator.record.blobs import fault_of, force
 from coordinator.record.folder_check import NOT_HELD, BlobFault, blob_faults, listed_reports, mark_refetch
 from coordinator.record.journal import HEAD, JOURNAL, Draft, Entry, SqliteJournal, fact_of
-from coordinator.record.journal_check import ACCEPTS_OLDER, OBSTACLE, JournalState, read_journal
+from coordinator.record.journal_check import ACCEPTS_OLDER, OBSTACLE, RECOVERED, JournalState, read_journal
 from coordinator.record.store import set_aside
 from fedap_core.errors import InvalidInput
 
@@ -57,7 +57,7 @@ class Recovery:
 def recovery_of(folder: Path, *, accept_older: bool, backup: Path | None, make_rules: MakeRules) -> Recovery:
     """Examine the folder of a run that no process is running."""
     recovery = Recovery(folder=folder)
-    journal = read_journal(folder)
+    journal = _unfinished(recovery) or read_journal(folder)
     if obstacle := dict(journal.facts).get(OBSTACLE):
         recovery.found.append(obstacle)
         recovery.expects, recovery.asks = "the newer folder, or a backup", f"{obstacle}."
@@ -100,12 +100,23 @@ def _mend_journal(
     return chosen
 
 
+def _unfinished(recovery: Recovery) -> JournalState | None:
+    """Plan to finish a recovery that was killed after it had written a complete journal; return that journal."""
+    made = recovery.folder / RECOVERED
+    if not (made / JOURNAL).is_file():
+        return None
+    recovery.found.append(f"a recovery was interrupted; the journal that it wrote to {made} is complete")
+    recovery.plan("put that journal in its place, and move the old one to damaged/", lambda: _put_in_place(made))
+    return read_journal(made)
+
+
 def _write_journal(folder: Path, entries: Sequence[Entry], facts: dict[str, str]) -> None:
-    """Write the journal to a temporary folder, then move it into place."""
-    made = folder / "recovering"
-    shutil.rmtree(made, ignore_errors=True)
-    made.mkdir(mode=0o700)
-    journal = SqliteJournal(made / JOURNAL)
+    """Write the journal to a temporary folder, then put it in its place."""
+    part, made = folder / f"{RECOVERED}.part", folder / RECOVERED
+    for leftover in (part, made):
+        shutil.rmtree(leftover, ignore_errors=True)
+    part.mkdir(mode=0o700)
+    journal = SqliteJournal(part / JOURNAL)
     drafts = [Draft(time_s=one.time_s, kind=one.kind, body=one.body) for one in entries]
     if drafts:
         journal.append(drafts)
@@ -113,7 +124,16 @@ def _write_journal(folder: Path, entries: Sequence[Entry], facts: dict[str, str]
         if name != "format":
             journal.set_metadata(name, value)
     journal.close()
-    for name in (JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm", HEAD):
+    part.rename(made)  # from here on it is found complete, whatever happens
+    force(folder)
+    _put_in_place(made)
+
+
+def _put_in_place(made: Path) -> None:
+    """Replace a folder's journal by the one in its subfolder `made`, which is last to move and ends the recovery."""
+    folder = made.parent
+    old = [JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm", *([HEAD] if (made / HEAD).exists() else [])]
+    for name in old:
         set_aside(folder, folder / name)
     for name in (HEAD, JOURNAL):
         if (made / name).exists():
@@ -146,7 +166,7 @@ def _mend_blobs(
             recovery.plan(f"move {fault.path} to damaged/", partial(set_aside, folder, fault.path))
         if kept is not None and not fault_of(kept):
             step = f"restore {fault.path.relative_to(folder)} from {backup}"
-            recovery.plan(step, partial(_copy, kept, fault.path))
+            recovery.plan(step, partial(_copy, kept, fault.path, folder / f"{RECOVERED}.report"))
         else:
             asked.append(fault)
     if useless := [one for one in asked if one.ref in not_held]:
@@ -163,10 +183,11 @@ def _mend_blobs(
         recovery.plan(step, lambda: _with_journal(folder, lambda one: mark_refetch(one, [f.ref for f in asked])))
 
 
-def _copy(source: Path, path: Path) -> None:
+def _copy(source: Path, path: Path, part: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, path)
-    force(path)
+    shutil.copyfile(source, part)
+    force(part)
+    part.rename(path)
 
 
 def _with_journal(folder: Path, do: Callable[[SqliteJournal], object]) -> None:

@@ -102,7 +102,7 @@ class RunFollower:
         pulse, running = read_pulse(self._folder), is_locked(self._folder / LOCK)
         now_s = max(self._last_s, pulse.time_s if pulse is not None else 0.0)
         if pulse is not None and running and not self._machine.state.ended:
-            now_s = max(now_s, pulse.time_s + max(time.time() - pulse.written_s, 0.0))
+            now_s = max(now_s, pulse.time_s + max(time.monotonic() - pulse.written_s, 0.0))
         room = os.statvfs(self._folder)
         return Surroundings(
             running=running,

@@ -137,7 +137,7 @@ def overview_of(
         round_open_s=max(machine.now_s - state.opened_at, 0.0) if is_open else None,
         last_round_s=progress.last_round_s,
         seconds_left=progress.seconds_left([one.name for one in state.present()], machine.now_s),
-        waits=state.sentence if state.stage.is_over else waits,
+        waits="; ".join(filter(None, (state.sentence, waits))) if state.stage.is_over else waits,
         paused=state.paused_reason if state.paused_at is not None else "",
         notices=() if state.ended else machine.notices,
         mean_accuracy=summary.mean if summary else None,

@@ -22,7 +22,7 @@ def status_texts(folder: Path, *, as_json: bool, watch: bool) -> Iterator[str]:
     before = None
     while True:
         overview = follower.refresh()
-        text = json.dumps(overview.as_json()) if as_json else "\n".join(status_lines(read_run(folder)))
+        text = json.dumps(overview.as_json()) if as_json else "\n".join(status_lines(read_run(folder), overview.ran_s))
         if text != before:
             yield text
         before = text

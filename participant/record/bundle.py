@@ -6,6 +6,8 @@ its provenance and accuracy. Reading one needs no data and no federation.
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -20,7 +22,7 @@ from participant.record.disk import Disk
 from participant.record.kept_models import KeptModels, kept_models
 from participant.record.model_card import write_card
 from participant.record.model_file import read_spec, write_model
-from participant.record.monai_bundle import write_monai
+from participant.record.monai_bundle import is_bundle, write_monai
 from participant.record.onnx_file import write_onnx
 from participant.record.private_state import PERSONAL, PrivateState, RunState
 
@@ -47,19 +49,52 @@ def export_bundle(
     """
     form = form or ("onnx" if out.suffix == ".onnx" else "safetensors")
     require_known("format", form, WRITERS)
-    if out.exists() and not force:
-        raise InvalidInput("out", str(out), "a file that does not exist yet", "Use --force to replace it.")
+    _require_free(out, form, force=force)
     kept = None if own else _finished(state)
     spec, tensors, notes = _trained_model(state) if kept is None else _chosen_model(kept, which)
-    WRITERS[form](out, spec, tensors, {**notes, "torch": torch.__version__})
+    part = out.with_name(f".{out.name}.part")
+    try:
+        _delete(part)  # of a call that was killed
+        WRITERS[form](part, spec, tensors, {**notes, "torch": torch.__version__})
+        card = None if kept is None else write_card(out, kept, which, state)
+        _put_in_place(part, out)
+    except OSError as error:
+        raise InvalidInput("out", str(out), "a path that can be written", str(error)) from error
+    finally:
+        with contextlib.suppress(OSError):
+            _delete(part)
     name = f"; the model is {notes['model']}" if "model" in notes else ""
     line = (
         f"{out}: {spec.model} of {notes['participant']} after {notes['rounds']} rounds of {notes['algorithm']}, "
         f"{len(spec.classes)} classes, test accuracy {notes.get('test_accuracy', 'unknown')}{name}"
     )
-    if kept is None:
-        return line
-    return "\n".join([*kept.words(), line, f"{write_card(out, kept, which, state)}: its model card"])
+    return line if kept is None else "\n".join([*kept.words(), line, f"{card}: its model card"])
+
+
+def _require_free(out: Path, form: str, *, force: bool) -> None:
+    if out.exists() and not force:
+        raise InvalidInput("out", str(out), "a file that does not exist yet", "Use --force to replace it.")
+    fits = is_bundle(out) if form == "monai" else out.is_file()
+    if out.exists() and not fits:
+        raise InvalidInput("out", str(out), "a new folder, or a bundle to replace" if form == "monai" else "a file")
+
+
+def _put_in_place(part: Path, out: Path) -> None:
+    """Give what was written its name, as the last step: a killed call leaves no model that looks complete. A folder
+    cannot be replaced in one step, so the old one is moved aside first."""
+    old = out.with_name(f".{out.name}.old")
+    if out.is_dir():
+        _delete(old)
+        out.rename(old)
+    part.replace(out)
+    _delete(old)
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _finished(state: Path) -> KeptModels:

@@ -7,8 +7,8 @@ for the window and polarity in each file's header. Writes MONAI's configuration 
 
 from __future__ import annotations
 
+import io
 import json
-import shutil
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -44,16 +44,19 @@ class ReadSample:
         return torch.from_numpy(found.x[0]).to(torch.float32)
 
 
+def is_bundle(path: Path) -> bool:
+    """Whether a folder is a bundle, which may be replaced."""
+    return (path / METADATA).is_file()
+
+
 def write_monai(path: Path, spec: ModelSpec, state: State, notes: Mapping[str, str]) -> None:
-    """Write the folder; an existing one is replaced only if it is a bundle."""
-    if path.exists():
-        if not (path / METADATA).is_file():
-            raise InvalidInput("out", str(path), "a new folder, or a bundle to replace")
-        shutil.rmtree(path)
+    """Write the bundle to a new folder."""
     program = exported(network_of(spec, state), spec)
     for name in (NETWORK, METADATA, INFERENCE):
         (path / name).parent.mkdir(parents=True, exist_ok=True)
-    torch.export.save(program, path / NETWORK)
+    saved = io.BytesIO()  # torch reports a full disk as an error of its own
+    torch.export.save(program, saved)
+    (path / NETWORK).write_bytes(saved.getbuffer())
     for name, content in ((INFERENCE, _inference(spec)), (METADATA, _metadata(spec, notes))):
         (path / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ INPUT, OUTPUT = "input", "probabilities"
 
 
 def write_onnx(path: Path, spec: ModelSpec, state: State, notes: Mapping[str, str]) -> None:
-    """Write the file atomically. Its input: float32 (n, *input_shape), values as the data source stores them."""
+    """Write the file; its input: float32 (n, *input_shape), values as the data source stores them."""
     import onnx
     import onnxscript  # noqa: F401 - needed by torch's exporter; imported here to report a missing extra first
 
@@ -41,6 +40,4 @@ def write_onnx(path: Path, spec: ModelSpec, state: State, notes: Mapping[str, st
     onnx.helper.set_model_props(proto, described)
     onnx.checker.check_model(proto)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(proto.SerializeToString())
-    temporary.replace(path)
+    path.write_bytes(proto.SerializeToString())

@@ -6,7 +6,6 @@ and `boxes` derive their keys from it.
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from fedap_core.errors import InvalidInput
+from protocol.host.new_files import write_new
 
 KEY_BYTES = 32
 _HOW = "Create one with `fedap-participant group-key`, or ask the member that created it."
@@ -45,13 +45,9 @@ def make_group_key(path: Path) -> GroupKey:
     key = GroupKey(secret=secrets.token_bytes(KEY_BYTES))
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        write_new(path, key.secret.hex() + "\n", mode=0o600)
     except FileExistsError as error:
         raise InvalidInput("out", path, "a file that does not exist yet", "Delete it first.") from error
-    with os.fdopen(handle, "w") as file:
-        file.write(key.secret.hex() + "\n")
-        file.flush()
-        os.fsync(file.fileno())
     return key
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedap_core.errors import InvalidInput
 from protocol.errors import InvalidField
-from protocol.host.keys import generate_keys, read_key_file, write_key_file
+from protocol.host.keys import make_key_file, read_key_file
 from protocol.keys import is_key, parse_public
 from protocol.plan import PEER_NAME, PEER_NAME_IN_WORDS
 
@@ -34,11 +34,11 @@ class NewKeys:
 
 
 def make_keys(folder: Path, name: str) -> NewKeys:
-    """Write NAME.key (mode 0600) and NAME.pub; existing files are never replaced."""
+    """Write NAME.key (mode 0600) and NAME.pub; existing files are never replaced, a missing NAME.pub is added."""
     if not re.fullmatch(PEER_NAME, name):
         raise InvalidInput("name", name, PEER_NAME_IN_WORDS)
-    path, pair = folder / f"{name}.key", generate_keys()
-    public_file = write_key_file(path, pair)
+    path = folder / f"{name}.key"
+    pair, public_file = make_key_file(path)
     return NewKeys(secret_file=path, public_file=public_file, public=pair.public)
 
 

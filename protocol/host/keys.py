@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 from pathlib import Path
 
 import zmq
 
 from fedap_core.errors import InvalidInput
 from protocol.errors import InvalidField
+from protocol.host.new_files import write_new
 from protocol.keys import KeyPair, parse_pair
 
 
@@ -21,22 +22,36 @@ def generate_keys() -> KeyPair:
     return KeyPair(public=public.decode(), secret=secret.decode())
 
 
+def make_key_file(path: Path) -> tuple[KeyPair, Path]:
+    """Generate a pair and write it like `write_key_file`. If an earlier call was killed after the first file, write the
+    missing second one, so that the same command can be repeated."""
+    public = _public_file(path)
+    if path.is_file() and not public.exists():
+        with contextlib.suppress(InvalidInput):  # another file: refused below
+            pair = read_key_file(path)
+            write_new(public, pair.public_text, mode=0o644)
+            return pair, public
+    pair = generate_keys()
+    return pair, write_key_file(path, pair)
+
+
 def write_key_file(path: Path, pair: KeyPair) -> Path:
     """Write both halves, mode 0600, and next to them NAME.pub with the public half; return the path of NAME.pub. An
     existing file is never replaced: a key that others know would be lost."""
+    public = _public_file(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for file in (path, public):
+        if file.exists():
+            raise InvalidInput("key file", file, "a file that does not exist yet", "Delete it first.")
+    write_new(path, pair.text, mode=0o600)
+    write_new(public, pair.public_text, mode=0o644)
+    return public
+
+
+def _public_file(path: Path) -> Path:
     public = path.with_suffix(".pub")
     if public == path:
         raise InvalidInput("key file", path, "another ending than .pub", "The public half is written to NAME.pub.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for file, text, mode in ((path, pair.text, 0o600), (public, pair.public_text, 0o644)):
-        try:
-            handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        except FileExistsError as error:
-            raise InvalidInput("key file", file, "a file that does not exist yet", "Delete it first.") from error
-        with os.fdopen(handle, "w") as opened:
-            opened.write(text)
-            opened.flush()
-            os.fsync(opened.fileno())
     return public
 
 

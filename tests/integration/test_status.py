@@ -4,10 +4,12 @@ last score, and which model it belongs to. A coordinator at work, real sockets."
 from __future__ import annotations
 
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from coordinator.cli import main
 from coordinator.decisions import facts
 from coordinator.evaluations import LastScore, evaluation_line
 from coordinator.observers.log_lines import event_of, shown_round
@@ -15,9 +17,10 @@ from coordinator.runs import read_run
 from coordinator.summaries import history_lines, status_lines
 from fedap_core.arrays import Float32Array
 from protocol.messages import Score
-from tests.support.cohorts import wait_until
+from tests.support.cohorts import run_command, wait_until
 from tests.support.federation import MEMBERS, WAIT_S, RunningCoordinator, fields, running
 from tests.support.peer import ThreadedPeer
+from tests.support.processes import ServeProcess, config_file
 from tests.support.tiny_models import drift, moments, tiny_model, wire_moments
 
 
@@ -73,6 +76,43 @@ def test_members_of_a_continuous_run_are_all_counted_with_their_last_score(tmp_p
     assert "round=3" in told
     assert "round=0" not in told
     assert "test accuracy of the delivered model 0.4000" in told
+
+
+def test_a_finished_run_says_for_whom_it_waits_and_ends_when_that_member_is_back(tmp_path: Path) -> None:
+    """c is killed in the first round, the others train on without it; a minute is left for it to return."""
+    model, endpoint = tiny_model(), f"ipc://{tmp_path}/socket"
+    pace = {"heartbeat_s": 0.2, "dead_after_s": 1.0, "linger_s": 60.0}
+    chosen = fields(
+        tmp_path / "run", model.write(tmp_path / "i.safetensors"), algorithm="fedavg", pace=pace,
+        network={"endpoint": endpoint},
+    )  # fmt: skip
+    process = ServeProcess("serve", "--config", str(config_file(tmp_path / "run.toml", chosen)), log=tmp_path / "log")
+    process.ready()
+    gone, held = threading.Event(), threading.Event()
+
+    def work(round_no: int, weights: Float32Array) -> Float32Array:
+        gone.set()
+        assert held.wait(WAIT_S)
+        return drift("c", round_no, weights)
+
+    a, b, c = (ThreadedPeer(endpoint, model.hello(name), work=partial(drift, name)) for name in MEMBERS)
+    c.work = work
+    back = ThreadedPeer(endpoint, c.hello, work=partial(drift, "c"))
+    try:
+        with running([a, b, c]):
+            assert gone.wait(WAIT_S)
+            held.set()
+            c.stop()
+            assert a.ended.wait(WAIT_S)
+            assert b.ended.wait(WAIT_S)
+        shown = run_command(main, "status", str(tmp_path / "run")).out
+        assert "Waiting: for c (absent) to fetch the last model, for at most another " in shown
+        wait_until(lambda: "run.lingers" in (tmp_path / "log").read_text(), "the log to say so", deadline_s=WAIT_S)
+        with running([back]):
+            assert process.wait() == 0
+    finally:
+        process.close()
+    assert "Waiting" not in run_command(main, "status", str(tmp_path / "run")).out
 
 
 def _updates(lines: list[str]) -> list[str]:

@@ -10,16 +10,18 @@ import pytest
 
 from coordinator.computing.jobs import ComputeThread
 from coordinator.computing.rows import OwnUpdate, Product, RowForms, mix_files, mix_in_memory
-from coordinator.record.blobs import StoredSet, checksum_of, finish
+from coordinator.record.blobs import OpenFiles, StoredSet, checksum_of, finish
 from fedap_core.aggregation import TILE_COLUMNS, mix
 from fedap_core.arrays import Float32Array
 from fedap_core.errors import InvalidInput
 from fedap_core.measures import measured_channels
+from fedap_core.robust import Robustness
 from fedap_core.strategies import Measure
 from protocol.encodings import Encoding
 from protocol.limits import SLICE_BYTES
 from protocol.naming import content_name
 from protocol.tensors import Layout, TensorSet, WireTensor
+from tests.support.few_files import few_descriptors
 from tests.support.tiny_models import tiny_model
 
 WAIT_S = 30.0
@@ -124,3 +126,19 @@ def test_statistics_are_expected_of_the_layers_in_the_model_file() -> None:
     assert measured_channels(spec, Measure.BN_INPUTS) == {"bn": 5}
     assert measured_channels(spec, Measure.RUNNING) == {"bn": 5}
     assert measured_channels(spec, Measure.HEAD_INPUTS) == {"head": 5}
+
+
+@pytest.mark.parametrize("rule", ["none", "limit"])
+def test_a_mix_of_many_large_updates_keeps_few_files_open(tmp_path: Path, rule: str) -> None:
+    """Forty givers and forty rows as differences to own updates, in files, and two descriptors besides those that stay
+    open; `limit` reads all givers twice."""
+    blobs, _ = case(tmp_path, 100, members=40)
+    own = tuple(OwnUpdate(round_no=3, stored=blob) for blob in blobs)
+    forms = RowForms(layout=blobs[0].layout, encoding="int8", difference="coarse", own=own)
+    plain = Product.plain(np.full((40, 40), 1 / 40), forms.layout)
+    product = Product(mixture=plain.mixture, rule=Robustness(rule=rule))
+    paths = [tmp_path / "rows" / str(n) for n in range(40)]
+    with few_descriptors(OpenFiles.MOST + 2):
+        rows = mix_files(product, blobs, paths, forms)
+    assert [path.stat().st_size for path in paths] == [400] * 40
+    assert all(row.difference is not None for row in rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import shutil
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -41,9 +42,15 @@ STARTED: Told = (
 ONE_ROUND: Told = ((4.0, update("a", 0)), (5.0, update("b", 0)), (5.0, closed(0)), (6.0, opened(1)))
 
 
-def write_run(folder: Path, told: Told) -> Path:
+def write_run(folder: Path, told: Told, initial: Path = Path("/m")) -> Path:
     folder.mkdir(parents=True)
-    fields = {"run": "wards", "folder": str(folder), "initial": "/m", "rounds": 4, "algorithm": {"name": "fedavg"}}
+    fields = {
+        "run": "wards",
+        "folder": str(folder),
+        "initial": str(initial),
+        "rounds": 4,
+        "algorithm": {"name": "fedavg"},
+    }
     config = make_config({**fields, "members": {"names": ("a", "b")}})
     journal = SqliteJournal(folder / JOURNAL)
     journal.set_metadata("config", config.model_dump_json())
@@ -96,6 +103,25 @@ def test_members_were_last_heard_from_when_the_pulse_or_their_report_says(tmp_pa
     config = make_config({"run": "wards", "folder": folder, "initial": "/m"})
     PulseFile(config).on_pulse(10.0, {"a": 9.0, "b": 1.0})
     assert [one.heard_s for one in RunFollower(folder).refresh().members] == [1.0, 5.0]
+
+
+def test_a_jump_of_the_time_of_day_does_not_change_when_members_were_last_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pulse of 10 s heard a at 9 and b at 1; a day forwards or backwards later the same seconds have passed."""
+    folder = write_run(tmp_path / "run", [*STARTED, *ONE_ROUND])
+    config = make_config({"run": "wards", "folder": folder, "initial": "/m"})
+    PulseFile(config).on_pulse(10.0, {"a": 9.0, "b": 1.0})
+    noon = time.time()
+    with (folder / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if is_locked(folder / "lock") is None:
+            pytest.skip("this system does not list locks")
+        for jump_s in (86_400.0, -86_400.0):
+            monkeypatch.setattr(time, "time", lambda jump_s=jump_s: noon + jump_s)
+            overview = RunFollower(folder).refresh()
+            assert 10.0 <= overview.ran_s < 3_600.0
+            assert [one.heard_s is not None and one.heard_s < 3_600.0 for one in overview.members] == [True, True]
 
 
 def test_whether_a_coordinator_runs_is_known_from_its_lock_without_touching_it(tmp_path: Path) -> None:

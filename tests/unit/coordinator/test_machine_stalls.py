@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.decisions import events, facts
-from coordinator.decisions.actions import Aggregate, Stop
+from coordinator.decisions.actions import Aggregate, Note, Stop
 from protocol.messages import Step
 from tests.support.machines import Bench, find, hello, open_members, orders, pace, rules_for
 
@@ -38,6 +38,25 @@ def test_end_waits_for_a_member_that_is_there_until_it_counts_as_stalled() -> No
     assert find(bench.run_until(99.0), Stop) == []
     assert find(bench.run_until(100.0), Stop) != []
     assert bench.facts(facts.Ended) == [facts.Ended(absent=("c",))]
+
+
+def test_a_finished_run_says_once_for_which_absent_member_it_waits_and_how_long() -> None:
+    """c is silent from the first round on; a and b have their last model at 22 s, 2 s after the run has finished, so
+    that 58 of 60 s are left."""
+    bench = Bench(rules_for(rounds=1, paced=pace(quorum=1, linger_s=60.0, dead_after_s=20.0)))
+    bench.join("a", "b", "c")
+    bench.updates(0, "a", "b")
+    bench.keep_alive("a", "b", at=19.0)
+    bench.run_until(20.0)
+    assert bench.stage == "finished"
+    assert bench.machine.waiting_for(20.0).reason.startswith("waiting for a, b and c (absent) to fetch the last model")
+    bench.run_until(22.0)
+    bench.goodbye("a")
+    notes = find(bench.goodbye("b"), Note)
+    reason = "waiting for c (absent) to fetch the last model, for at most another 58 s"
+    assert [(note.event, dict(note.details)["reason"]) for note in notes] == [("run.lingers", reason)]
+    assert find(bench.run_until(79.0), Note) == []
+    assert find(bench.run_until(80.0), Stop) != []
 
 
 def needing_all(algorithm: str) -> Bench:
