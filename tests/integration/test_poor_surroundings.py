@@ -25,10 +25,15 @@ def shell(before: str, *arguments: str, after: str = "") -> subprocess.Popen[str
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("after", [">/dev/full 2>&1", ">&- 2>&-"], ids=["on a full disk", "closed"])
-def test_a_run_ends_well_though_its_output_can_be_written_nowhere(tmp_path: Path, after: str) -> None:
+@pytest.mark.parametrize(
+    ("after", "log"),
+    [(">/dev/full 2>&1", None), (">&- 2>&-", None), ("", "/dev/full")],
+    ids=["on a full disk", "closed", "a log file on a full disk"],
+)
+def test_a_run_ends_well_though_its_output_can_be_written_nowhere(tmp_path: Path, after: str, log: str | None) -> None:
     model, endpoint = tiny_model(), f"ipc://{tmp_path}/socket"
     settings = fields(tmp_path / "run", model.write(tmp_path / "i.safetensors"), network={"endpoint": endpoint})
+    settings |= {} if log is None else {"log_file": log}
     file = config_file(tmp_path / "c.toml", settings)
     peers = [
         ThreadedPeer(
