@@ -20,8 +20,11 @@ _SHOWN_CHARS = 120
 """A longer value is truncated in the message: the reader needs to recognise it, not to read it all."""
 
 _UNUSABLE = frozenset(
-    {errno.EACCES, errno.EBUSY, errno.EEXIST, errno.EISDIR, errno.ENOENT, errno.ENOTDIR, errno.EPERM, errno.EROFS}
-)
+    {
+        errno.EACCES, errno.EBUSY, errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOENT,
+        errno.ENOTDIR, errno.ENXIO, errno.EPERM, errno.EROFS,
+    }
+)  # fmt: skip
 """System errors for which the user must choose another path; disk failures are not among them."""
 
 

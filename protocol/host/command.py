@@ -7,7 +7,7 @@ from __future__ import annotations
 import inspect
 import signal
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any
@@ -66,6 +66,7 @@ def run_app(app: typer.Typer, *, interrupted: str = "interrupted") -> None:
 
 
 def _run(app: typer.Typer, interrupted: str) -> None:
+    _require_utf8(sys.argv[1:])
     try:
         code = app(standalone_mode=False)
     except Complaint as error:
@@ -74,6 +75,16 @@ def _run(app: typer.Typer, interrupted: str) -> None:
     if code == cut_short_by(signal.SIGINT):  # typer's answer to an interrupt
         typer.echo(interrupted, err=True)
     sys.exit(code if isinstance(code, int) else DONE)
+
+
+def _require_utf8(arguments: Sequence[str]) -> None:
+    """Refuse arguments that are not UTF-8: journals, logs and messages could not contain them."""
+    for given in arguments:
+        try:
+            given.encode()
+        except UnicodeEncodeError as error:
+            shown = given.encode(errors="backslashreplace").decode()
+            raise InvalidInput("argument", shown, "text in UTF-8", "Rename the file or folder.") from error
 
 
 def _complain(error: Any) -> None:  # noqa: ANN401 - click's class, wherever it is kept
