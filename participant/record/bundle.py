@@ -23,6 +23,7 @@ from participant.record.model_file import read_spec, write_model
 from participant.record.monai_bundle import write_monai
 from participant.record.onnx_file import write_onnx
 from participant.record.private_state import PERSONAL, PrivateState, RunState
+from protocol.host.command import require_free
 
 Writer = Callable[[Path, ModelSpec, State, dict[str, str]], None]
 
@@ -47,8 +48,8 @@ def export_bundle(
     """
     form = form or ("onnx" if out.suffix == ".onnx" else "safetensors")
     require_known("format", form, WRITERS)
-    if out.exists() and not force:
-        raise InvalidInput("out", str(out), "a file that does not exist yet", "Use --force to replace it.")
+    if form != "monai" or not (force and out.is_dir()):  # a bundle of monai is a folder
+        require_free(out, force=force)
     kept = None if own else _finished(state)
     spec, tensors, notes = _trained_model(state) if kept is None else _chosen_model(kept, which)
     WRITERS[form](out, spec, tensors, {**notes, "torch": torch.__version__})

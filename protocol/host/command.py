@@ -60,6 +60,14 @@ def settings_text(model: type[BaseModel], short: Mapping[str, str], *, example: 
     return example_file(model) if example else reference_table(model, flags_of(model, short))
 
 
+def require_free(out: Path, *, force: bool) -> None:
+    """Refuse a file to write that exists, unless it may be replaced, and a folder in its place."""
+    if out.is_dir():
+        raise InvalidInput("out", str(out), "a file to write", "This is a folder.")
+    if out.exists() and not force:
+        raise InvalidInput("out", str(out), "a file that does not exist yet", "Use --force to replace it.")
+
+
 def run_app(app: typer.Typer, *, interrupted: str = "interrupted") -> None:
     """Run a command to its end and exit with its code: 2 after one line about wrong input, 130 after an interrupt."""
     exit_on_invalid_input(lambda: _run(app, interrupted), interrupted=interrupted)

@@ -24,6 +24,8 @@ def generate_keys() -> KeyPair:
 def write_key_file(path: Path, pair: KeyPair) -> Path:
     """Write both halves, mode 0600, and next to them NAME.pub with the public half; return the path of NAME.pub. An
     existing file is never replaced: a key that others know would be lost."""
+    if path.is_dir():
+        raise InvalidInput("key file", path, "a file to write", "This is a folder.")
     public = path.with_suffix(".pub")
     if public == path:
         raise InvalidInput("key file", path, "another ending than .pub", "The public half is written to NAME.pub.")
