@@ -81,3 +81,19 @@ def test_a_current_folder_that_is_gone_is_named_in_one_line(tmp_path: Path) -> N
     assert process.returncode == 2
     assert complaint.startswith("error: current folder: ")
     assert complaint.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "after", "complaint"),
+    [
+        (("config", "--table"), ">/dev/full", "error: disk: got standard output, "),
+        (("check", "--folder", "~nobody-of-this-name/run"), "", "error: path: got one that begins with ~, "),
+    ],
+    ids=["output on a full disk", "a home folder that does not exist"],
+)
+def test_what_the_machine_lacks_is_named_in_one_line(arguments: tuple[str, ...], after: str, complaint: str) -> None:
+    with shell("", "coordinator", *arguments, after=after) as process:
+        _, said = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 2
+    assert said.startswith(complaint)
+    assert said.count("\n") == 1
