@@ -16,7 +16,7 @@ created them. Wrong values raise `fedap.InvalidInput` with a one-sentence messag
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -180,10 +180,10 @@ class Results:
 
 
 def compare(
-    data: str,
+    data: str | Path,
     *,
-    algorithms: Sequence[Algorithm] = ("base", "fedavg", "fedbn", "fedap"),
-    seeds: Sequence[int] = (0,),
+    algorithms: Algorithm | Sequence[Algorithm] = ("base", "fedavg", "fedbn", "fedap"),
+    seeds: int | Sequence[int] = (0,),
     rounds: int = 100,
     model: str = "",
     cohort: Mapping[str, object] | None = None,
@@ -198,7 +198,8 @@ def compare(
     Args:
         data: A known name (`watch`, `synthetic`, `organamnist`, ...), `package.module:factory`, or a path to npz, csv
             or an image folder.
-        algorithms: Names with options, strategies, or your own classes; see `algorithms()` for the names.
+        algorithms: Names with options, strategies, or your own classes, one or several; see `algorithms()` for the
+            names.
         seeds: One run for each algorithm and seed.
         rounds: Communication rounds.
         model: `lenet5`, `har-cnn`, `alexnet` or `package.module:factory`; by default the usual one for the data.
@@ -212,15 +213,20 @@ def compare(
     Returns:
         The runs, ready to be printed, plotted or turned into arrays.
     """
-    divided = {"partition": "site" if data == "watch" else "dirichlet-pairs", **(cohort or {}), "data": data}
+    given = {} if cohort is None else _require("cohort", cohort, Mapping, "a mapping, such as {'clients': 10}")
+    data = str(data) if isinstance(data, Path) else data
+    divided = {"partition": "site" if data == "watch" else "dirichlet-pairs", **given, "data": data}
     described = {"model": model, "rounds": rounds, **settings}
-    labels = ",".join(map(_label, algorithms))
-    comparison = Comparison.of(divided, described, algorithms=labels, seeds=",".join(map(str, seeds)))
+    labels = ",".join(map(_label, _several("algorithms", algorithms, (str, Strategy, type))))
+    numbers = ",".join(map(str, _several("seeds", seeds, (int,))))
+    comparison = Comparison.of(divided, described, algorithms=labels, seeds=numbers)
+    _require("jobs", jobs, int, "a whole number")
+    _require("out", out, (str, Path), "a folder")
     options = sweep_options(Path(out), runs=len(comparison.runs), jobs=jobs, engine=engine)
     return read(*(folder.path for folder in run_sweep(comparison.runs, options, Console(quiet=quiet))))
 
 
-def run(algorithm: Algorithm, data: str, *, seed: int = 0, **options: Any) -> Results:  # noqa: ANN401
+def run(algorithm: Algorithm, data: str | Path, *, seed: int = 0, **options: Any) -> Results:  # noqa: ANN401
     """Run one federation; accepts all options of `compare`.
 
     Args:
@@ -239,7 +245,10 @@ def read(*folders: str | Path, where: Mapping[str, str] | None = None) -> Result
         *folders: At least one.
         where: Only runs with these settings, e.g. `{"alpha": "0.1"}`, if a folder has runs of several comparisons.
     """
-    return Results(find_runs([Path(folder) for folder in folders], where))
+    places = [Path(_require("folder", folder, (str, Path), "the path of a folder")) for folder in folders]
+    if where is not None:
+        _require("where", where, Mapping, "a mapping, such as {'alpha': '0.1'}")
+    return Results(find_runs(places, where))
 
 
 def algorithms() -> list[str]:
@@ -258,6 +267,8 @@ def register(kind: type[Strategy], name: str = "") -> type[Strategy]:
         kind: A subclass of `Strategy`: a frozen dataclass whose fields are its options.
         name: Defaults to the class's own `name`.
     """
+    if not (isinstance(kind, type) and issubclass(kind, Strategy)):
+        raise InvalidInput("algorithm", kind, "a name, or a subclass of fedap.Strategy")
     chosen = name or kind.name
     if not chosen or ":" in chosen or "," in chosen:
         raise InvalidInput("name", chosen, "a name without colon and comma", "Set `name` in the class.")
@@ -265,6 +276,18 @@ def register(kind: type[Strategy], name: str = "") -> type[Strategy]:
         raise InvalidInput("name", chosen, f"a name that is not taken ({', '.join(STRATEGIES)})")
     STRATEGIES[chosen] = kind
     return kind
+
+
+def _require(field: str, given: Any, kind: Any, expected: str) -> Any:  # noqa: ANN401 - whatever a caller passes
+    """Return a value of this kind; refuse any other."""
+    if not isinstance(given, kind):
+        raise InvalidInput(field, given, expected)
+    return given
+
+
+def _several(field: str, given: Any, one: tuple[type, ...]) -> Sequence[Any]:  # noqa: ANN401 - as above
+    """Return a sequence; a single value counts as a sequence of it."""
+    return [given] if isinstance(given, one) else list(_require(field, given, Iterable, "a list"))
 
 
 def _label(algorithm: Algorithm) -> str:

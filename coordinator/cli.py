@@ -37,6 +37,7 @@ from protocol.host.command import (
     PageToken,
     TableFlag,
     VersionFlag,
+    require_free,
     run_app,
     settings_text,
     with_settings,
@@ -240,8 +241,7 @@ def export(
     force: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
 ) -> None:
     """Write the weights that were last mixed for a participant, without its local batch norm."""
-    if out.exists() and not force:
-        raise InvalidInput("out", str(out), "a file that does not exist yet", "Use --force to replace it.")
+    require_free(out, force=force)
     typer.echo(export_weights(read_run(folder), participant, out))
 
 

@@ -20,9 +20,17 @@ _SHOWN_CHARS = 120
 """A longer value is truncated in the message: the reader needs to recognise it, not to read it all."""
 
 _UNUSABLE = frozenset(
-    {errno.EACCES, errno.EBUSY, errno.EEXIST, errno.EISDIR, errno.ENOENT, errno.ENOTDIR, errno.EPERM, errno.EROFS}
-)
+    {
+        errno.EACCES, errno.EBUSY, errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOENT,
+        errno.ENOTDIR, errno.ENXIO, errno.EPERM, errno.EROFS,
+    }
+)  # fmt: skip
 """System errors for which the user must choose another path; disk failures are not among them."""
+
+_FULL = frozenset({errno.EDQUOT, errno.ENOSPC})
+
+_NO_HOME = "Could not determine home directory."
+"""The message of `Path.expanduser` for a path that begins with ~."""
 
 
 class InvalidInput(ValueError):
@@ -101,6 +109,20 @@ def _has_current_folder() -> bool:
     return True
 
 
+def _system_error(error: OSError) -> InvalidInput | None:
+    """Return what the user can do about a system error; None if it is a bug or a failing disk."""
+    if error.errno in _FULL:
+        place = "standard output, or a file that was being written" if error.filename is None else str(error.filename)
+        return InvalidInput("disk", place, "a disk with free space", f"{error.strerror}.")
+    if error.errno not in _UNUSABLE:
+        return None
+    if error.filename is not None:
+        return InvalidInput("path", str(error.filename), "one that can be used here", f"{error.strerror}.")
+    if _has_current_folder():
+        return None
+    return InvalidInput("current folder", "one that was deleted", "an existing one", "Change to another folder.")
+
+
 def exit_on_invalid_input(command: Callable[[], object], *, interrupted: str | None = "interrupted") -> None:
     """Run a command; invalid input or a missing extra ends it with one line on stderr and exit code 2, an interrupt
     with 130. interrupted: printed after an interrupt; None if the parent command prints it."""
@@ -116,11 +138,15 @@ def exit_on_invalid_input(command: Callable[[], object], *, interrupted: str | N
         print(f"error: {missing_library(library)}", file=sys.stderr)
         sys.exit(WRONG_INPUT)
     except OSError as error:
-        if error.errno not in _UNUSABLE or (error.filename is None and _has_current_folder()):
+        wrong = _system_error(error)
+        if wrong is None:
             raise
-        wrong = InvalidInput("current folder", "one that was deleted", "an existing one", "Change to another folder.")
-        if error.filename is not None:
-            wrong = InvalidInput("path", str(error.filename), "one that can be used here", f"{error.strerror}.")
+        print(f"error: {wrong}", file=sys.stderr)
+        sys.exit(WRONG_INPUT)
+    except RuntimeError as error:
+        if str(error) != _NO_HOME:
+            raise
+        wrong = InvalidInput("path", "one that begins with ~", "a user with a home folder", "Write the path in full.")
         print(f"error: {wrong}", file=sys.stderr)
         sys.exit(WRONG_INPUT)
     except BaseException as error:  # an interrupt in our serializer surfaces as pydantic's error

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedap_core.errors import InvalidInput, parse_list, parse_pairs
+from fedap_core.errors import parse_list, parse_pairs
 from fedap_core.honest_step import NOTE
 from fedap_core.models import MODELS
 from fedap_core.parts import Part
@@ -15,7 +15,7 @@ from participant import commands
 from participant.data import load_dataset
 from participant.data.base import DataOptions
 from participant.data.formats import formats_text
-from protocol.host.command import VersionFlag, run_app
+from protocol.host.command import VersionFlag, require_free, run_app
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -49,8 +49,7 @@ def init(
     force: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
 ) -> None:
     """Write the initial model file of a federation."""
-    if out.exists() and not force:
-        raise InvalidInput("out", str(out), "a file that does not exist yet", "Use --force to replace it.")
+    require_free(out, force=force)
     dataset = load_dataset(data, DataOptions(root=data_root, options=parse_pairs("data-option", data_option or [])))
     if classes is not None:
         dataset = dataset.with_classes(parse_list("classes", classes))

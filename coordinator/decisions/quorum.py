@@ -154,12 +154,8 @@ def silence(state: State, now: float) -> Readiness:
 
 
 def _may_return(state: State) -> bool:
-    """Whether somebody who is gone may come back: a member that left, or whose name is listed with a new key."""
-    listed = {name for _, name in state.allowed or ()}
-    return any(
-        member.status is Status.LEFT or (member.status is Status.REMOVED and member.name in listed)
-        for member in state.members.values()
-    )
+    """Whether somebody who is gone may come back: a member that left, or that the list may name again."""
+    return any(member.status in (Status.LEFT, Status.REMOVED) for member in state.members.values())
 
 
 def _s(seconds: float) -> str:

@@ -123,11 +123,19 @@ class SpaceGuard:
             recent = self._failed_at is not None and now < self._failed_at + 2 * self._patience_s
             self._patience_s = min(2 * self._patience_s, _LONGEST_RETRY_S) if recent else _FIRST_RETRY_S
         self.is_low, self._failed_at = True, now
-        return StorageLow(free_bytes=self._free(), needed_bytes=self.needed_bytes(), reason=reason)
+        try:
+            free = self._free()
+        except OSError:
+            free = 0
+        return StorageLow(free_bytes=free, needed_bytes=self.needed_bytes(), reason=reason)
 
     def check(self, *, opening: bool) -> StorageLow | StorageFree | None:
-        """Return an event if space became low or sufficient. During a round only half the reserve must be free."""
-        free = self._free()
+        """Return an event if space became low or sufficient. During a round only half the reserve must be free. A
+        folder that cannot be reached has no space."""
+        try:
+            free = self._free()
+        except OSError as error:
+            return None if self.is_low else self.failed(f"the run's folder is out of reach: {error}"[:400])
         needed = self.needed_bytes() if opening or self.is_low else self._reserve // 2
         if not self.is_low and free < needed:
             self.is_low = True

@@ -8,6 +8,8 @@ is read half-written, too. `auth` decides who may connect to a socket.
 
 from __future__ import annotations
 
+import math
+import os
 import re
 import threading
 import time
@@ -21,6 +23,10 @@ from protocol.plan import PEER_NAME, PEER_NAME_IN_WORDS
 
 SETTLED_S = 2.0
 """Seconds without another edit after which a list that lacks somebody counts."""
+
+LOOK_SHARE = 0.05
+"""Largest share of the time spent on looking whether the list has changed. Every message asks for its sender's name,
+and a folder of a thousand files takes milliseconds to look at: one member could otherwise occupy the coordinator."""
 
 
 def parse_members(text: str, *, source: str) -> Mapping[str, str]:
@@ -66,6 +72,7 @@ class MemberList:
         self._names: Mapping[str, str] = {}
         self._shorter: tuple[object, float] | None = None
         """The mark of a list that lacks somebody, and since when it has been there."""
+        self._next_look_at = -math.inf
         self.fault = ""
         """What is wrong with the current file; empty if nothing. The list before the edit stays in use."""
         if not path.exists():
@@ -82,7 +89,10 @@ class MemberList:
     def names(self) -> Mapping[str, str]:
         """Return the current map of public keys to names."""
         with self._lock:
-            self._refresh()
+            if (now := self._clock()) >= self._next_look_at:
+                self._refresh()
+                ended = self._clock()
+                self._next_look_at = ended + (ended - now) / LOOK_SHARE
             return self._names
 
     def _refresh(self) -> None:
@@ -115,6 +125,9 @@ class MemberList:
 
     def _now(self) -> tuple[object, ...]:
         """Return a value that changes with every edit."""
-        files = sorted(self._path.glob("*.pub")) if self._path.is_dir() else [self._path]
-        found = [(file.name, file.stat()) for file in files]
+        if self._path.is_dir():
+            with os.scandir(self._path) as files:
+                found = sorted((file.name, file.stat()) for file in files if file.name.endswith(".pub"))
+        else:
+            found = [(self._path.name, self._path.stat())]
         return ("list", *((name, one.st_mtime_ns, one.st_size, one.st_ino) for name, one in found))

@@ -25,6 +25,7 @@ from participant.record.model_file import read_spec, write_model
 from participant.record.monai_bundle import is_bundle, write_monai
 from participant.record.onnx_file import write_onnx
 from participant.record.private_state import PERSONAL, PrivateState, RunState
+from protocol.host.command import require_free
 
 Writer = Callable[[Path, ModelSpec, State, dict[str, str]], None]
 
@@ -72,11 +73,10 @@ def export_bundle(
 
 
 def _require_free(out: Path, form: str, *, force: bool) -> None:
-    if out.exists() and not force:
-        raise InvalidInput("out", str(out), "a file that does not exist yet", "Use --force to replace it.")
-    fits = is_bundle(out) if form == "monai" else out.is_file()
-    if out.exists() and not fits:
-        raise InvalidInput("out", str(out), "a new folder, or a bundle to replace" if form == "monai" else "a file")
+    if form != "monai" or not (force and out.is_dir()):
+        require_free(out, force=force)
+    elif not is_bundle(out):
+        raise InvalidInput("out", str(out), "a new folder, or a bundle to replace")
 
 
 def _put_in_place(part: Path, out: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import inspect
 import signal
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any
@@ -60,12 +60,21 @@ def settings_text(model: type[BaseModel], short: Mapping[str, str], *, example: 
     return example_file(model) if example else reference_table(model, flags_of(model, short))
 
 
+def require_free(out: Path, *, force: bool) -> None:
+    """Refuse a file to write that exists, unless it may be replaced, and a folder in its place."""
+    if out.is_dir():
+        raise InvalidInput("out", str(out), "a file to write", "This is a folder.")
+    if out.exists() and not force:
+        raise InvalidInput("out", str(out), "a file that does not exist yet", "Use --force to replace it.")
+
+
 def run_app(app: typer.Typer, *, interrupted: str = "interrupted") -> None:
     """Run a command to its end and exit with its code: 2 after one line about wrong input, 130 after an interrupt."""
     exit_on_invalid_input(lambda: _run(app, interrupted), interrupted=interrupted)
 
 
 def _run(app: typer.Typer, interrupted: str) -> None:
+    _require_utf8(sys.argv[1:])
     try:
         code = app(standalone_mode=False)
     except Complaint as error:
@@ -74,6 +83,16 @@ def _run(app: typer.Typer, interrupted: str) -> None:
     if code == cut_short_by(signal.SIGINT):  # typer's answer to an interrupt
         typer.echo(interrupted, err=True)
     sys.exit(code if isinstance(code, int) else DONE)
+
+
+def _require_utf8(arguments: Sequence[str]) -> None:
+    """Refuse arguments that are not UTF-8: journals, logs and messages could not contain them."""
+    for given in arguments:
+        try:
+            given.encode()
+        except UnicodeEncodeError as error:
+            shown = given.encode(errors="backslashreplace").decode()
+            raise InvalidInput("argument", shown, "text in UTF-8", "Rename the file or folder.") from error
 
 
 def _complain(error: Any) -> None:  # noqa: ANN401 - click's class, wherever it is kept

@@ -49,6 +49,8 @@ def write_key_file(path: Path, pair: KeyPair) -> Path:
 
 
 def _public_file(path: Path) -> Path:
+    if path.is_dir():
+        raise InvalidInput("key file", path, "a file to write", "This is a folder.")
     public = path.with_suffix(".pub")
     if public == path:
         raise InvalidInput("key file", path, "another ending than .pub", "The public half is written to NAME.pub.")

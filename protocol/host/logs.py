@@ -83,7 +83,8 @@ class LogFile:
             self._handler.handle(logging.makeLogRecord({"msg": text}))
 
     def flush(self) -> None:
-        self._handler.flush()
+        with suppress(OSError):  # the handler has lost the line already
+            self._handler.flush()
 
 
 class CountRepeats:

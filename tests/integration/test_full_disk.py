@@ -1,5 +1,6 @@
 """The claim that a full disk loses nothing: a coordinator on a small tmpfs pauses with a message, goes on when there is
 room again, and ends with the models of a run that never paused. Mounting needs root; without it, there is no such disk.
+The same for a folder or a journal that is moved away and back.
 """
 
 from __future__ import annotations
@@ -94,3 +95,33 @@ def test_a_full_disk_pauses_the_run_and_changes_no_bit(tmp_path: Path, reserve: 
     require_rows(peers, expected_rows(model, "fedap", rounds=3))
     struck = [line for line in log_of(tmp_path) if line["event"] in ("member.excluded", "member.lost")]
     assert struck == []
+
+
+@pytest.mark.parametrize("moved", ["", "journal.sqlite"], ids=["the folder", "the journal alone"])
+def test_a_run_whose_folder_is_moved_away_waits_until_it_is_back_and_changes_no_bit(tmp_path: Path, moved: str) -> None:
+    """As when a disk is unmounted for a while, or a link replaced."""
+    model = tiny_model(body=BODY)
+    config = settings(tmp_path / "disk", tmp_path, model, reserve_bytes=0)
+    process = ServeProcess("serve", "--config", str(config), log=tmp_path / "log")
+    peers, go_on = held_at(tmp_path, model, process.ready(), 1)
+    place, elsewhere = tmp_path / "disk" / "run" / moved, tmp_path / "elsewhere"
+    try:
+        place.rename(elsewhere)
+        wait_until(
+            lambda: any(line["event"] == "run.paused" for line in log_of(tmp_path)) or process.child.poll() is not None,
+            "the coordinator to say that it waits",
+            deadline_s=WAIT_S,
+        )
+        go_on.set()
+        assert process.child.poll() is None, (tmp_path / "log").read_text()[-1000:]
+        elsewhere.rename(place)
+        assert all(peer.ended.wait(WAIT_S) for peer in peers)
+        assert process.wait() == 0, (tmp_path / "log").read_text()[-3000:]
+    finally:
+        go_on.set()
+        for peer in peers:
+            peer.stop()
+        process.close()
+    (paused,) = [line for line in log_of(tmp_path) if line["event"] == "run.paused"]
+    assert "No such file" in str(paused["reason"])
+    require_rows(peers, expected_rows(model, "fedap", rounds=3))

@@ -316,6 +316,27 @@ def test_a_new_key_on_a_members_line_cuts_off_the_old_one_and_lets_the_new_one_i
     assert (new.log.trained[-1], new.log.finish_reason) == (3, "rounds")
 
 
+def test_a_list_without_any_of_the_members_cuts_them_off_and_the_run_waits_until_they_are_listed_again(
+    tmp_path: Path,
+) -> None:
+    """As with the list of another run, put in place by mistake."""
+    gate = HeldMember("a")
+    with keyed_run(tmp_path, "a", "b", rounds=4, pace=PATIENT) as run:
+        before = [run.peer("a", gate.work), run.peer("b")]
+        with running(before):
+            assert gate.reached.wait(WAIT_S)
+            run.list_members("c", "d")
+            wait_until(lambda: run.standing("a") == run.standing("b") == "removed", "both to be removed")
+            gate.opened.set()
+            assert all(peer.ended.wait(WAIT_S) for peer in before)
+            run.list_members("a", "b", "c", "d")
+            after = [run.peer("a"), run.peer("b")]
+            with running(after):
+                assert all(peer.ended.wait(WAIT_S) for peer in after)
+                assert run.process.wait() == 0
+    assert [peer.log.finish_reason for peer in after] == ["rounds", "rounds"]
+
+
 def test_new_keys_for_all_members_at_once_do_not_end_the_run(tmp_path: Path) -> None:
     gate = HeldMember("a")
     with keyed_run(tmp_path, "a", "b", rounds=4, pace=PATIENT) as run:

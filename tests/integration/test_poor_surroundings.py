@@ -25,10 +25,15 @@ def shell(before: str, *arguments: str, after: str = "") -> subprocess.Popen[str
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("after", [">/dev/full 2>&1", ">&- 2>&-"], ids=["on a full disk", "closed"])
-def test_a_run_ends_well_though_its_output_can_be_written_nowhere(tmp_path: Path, after: str) -> None:
+@pytest.mark.parametrize(
+    ("after", "log"),
+    [(">/dev/full 2>&1", None), (">&- 2>&-", None), ("", "/dev/full")],
+    ids=["on a full disk", "closed", "a log file on a full disk"],
+)
+def test_a_run_ends_well_though_its_output_can_be_written_nowhere(tmp_path: Path, after: str, log: str | None) -> None:
     model, endpoint = tiny_model(), f"ipc://{tmp_path}/socket"
     settings = fields(tmp_path / "run", model.write(tmp_path / "i.safetensors"), network={"endpoint": endpoint})
+    settings |= {} if log is None else {"log_file": log}
     file = config_file(tmp_path / "c.toml", settings)
     peers = [
         ThreadedPeer(
@@ -76,3 +81,19 @@ def test_a_current_folder_that_is_gone_is_named_in_one_line(tmp_path: Path) -> N
     assert process.returncode == 2
     assert complaint.startswith("error: current folder: ")
     assert complaint.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "after", "complaint"),
+    [
+        (("config", "--table"), ">/dev/full", "error: disk: got standard output, "),
+        (("check", "--folder", "~nobody-of-this-name/run"), "", "error: path: got one that begins with ~, "),
+    ],
+    ids=["output on a full disk", "a home folder that does not exist"],
+)
+def test_what_the_machine_lacks_is_named_in_one_line(arguments: tuple[str, ...], after: str, complaint: str) -> None:
+    with shell("", "coordinator", *arguments, after=after) as process:
+        _, said = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 2
+    assert said.startswith(complaint)
+    assert said.count("\n") == 1

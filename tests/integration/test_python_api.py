@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -94,6 +94,27 @@ def test_wrong_names_are_answered_with_those_there_are(tmp_path: Path) -> None:
         found.accuracy("FedAP", seed=7)
     with pytest.raises(fedap.InvalidInput, match="learning_rate"):
         fedap.run("fedap", "synthetic", out=tmp_path, learning_rate=-1.0, model="lenet5")
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: fedap.compare("synthetic", algorithms=None), "algorithms: got None, expected a list"),  # type: ignore[arg-type]
+        (lambda: fedap.compare("synthetic", algorithms=[3]), "a subclass of fedap.Strategy"),  # type: ignore[list-item]
+        (lambda: fedap.compare("synthetic", algorithms="fedpa"), "algorithm: got fedpa"),
+        (lambda: fedap.compare("synthetic", seeds=1.5), "seeds: got 1.5, expected a list"),  # type: ignore[arg-type]
+        (lambda: fedap.compare("synthetic", cohort=["clients"]), "cohort: got .'clients'., expected a mapping"),  # type: ignore[arg-type]
+        (lambda: fedap.compare("synthetic", jobs="two"), "jobs: got two, expected a whole number"),  # type: ignore[arg-type]
+        (lambda: fedap.compare("synthetic", out=None), "out: got None, expected a folder"),  # type: ignore[arg-type]
+        (lambda: fedap.compare(Path("nowhere.npz"), algorithms="fedavg"), "nowhere.npz: got no such file"),
+        (lambda: fedap.read(None), "folder: got None"),  # type: ignore[arg-type]
+        (lambda: fedap.read("runs", where=["alpha"]), "where: got .'alpha'., expected a mapping"),  # type: ignore[arg-type]
+        (lambda: fedap.register(int), "a subclass of fedap.Strategy"),  # type: ignore[arg-type]
+    ],
+)
+def test_values_of_a_wrong_type_are_refused_in_a_sentence(call: Callable[[], object], words: str) -> None:
+    with pytest.raises(fedap.InvalidInput, match=words):
+        call()
 
 
 def test_name_of_a_known_algorithm_cannot_be_taken() -> None:

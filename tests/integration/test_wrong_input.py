@@ -127,6 +127,12 @@ BEGIN = ["check", "--run", "r", "--folder", "run"]
         (["export", "nowhere", "--participant", "a", "--out", "x.st"], "Name the run's folder"),
         (["keygen", "--out", "tiny.st"], "does not exist yet"),
         (["keygen", "--out", "tiny.st/below"], "path: got tiny.st"),
+        (["keygen", "--out", "x" * 300], "File name too long"),
+        (["keygen", "--out", ""], "key file: got ., expected a file to write. This is a folder."),
+        (["export", "empty", "--participant", "a", "--out", "/", "--force"], "out: got /, expected a file to write"),
+        ([*BEGIN, "--initial", "x" * 300, "--member", "a"], "File name too long"),
+        ([*BEGIN, "--initial", "tiny.st", "--member", "\udcff"], r"argument: got \udcff, expected text in UTF-8"),
+        ([*BEGIN, "--initial", "tiny.st", "--training-batches=\udcff"], "expected text in UTF-8"),
     ],
 )
 def test_wrong_words_to_the_coordinator_end_in_one_clear_line(
@@ -187,6 +193,10 @@ JOIN = ["join", *DATA, "--model-file", "lenet.st", "--name", "a"]
         (["export", "--state", "empty", "--out", "b.st"], "personal.safetensors"),
         (["init", *DATA, "--model", "lenet5", "--out", "lenet.st"], "--force"),
         (["init", *DATA, "--model", "lenet5", "--out", "new.st", "--head", "nose"], "head: got nose"),
+        (["init", *DATA, "--model", "lenet5", "--out", ".", "--force"], "out: got ., expected a file to write"),
+        (["export", "--state", "empty", "--out", ".", "--force"], "out: got ., expected a file to write"),
+        (["check", *DATA, "--model-file", "lenet.st", "--allow", "\udcff"], "expected text in UTF-8"),
+        (["check", "--data", "x" * 300, "--model-file", "lenet.st"], "got xxx"),
     ],
 )
 def test_wrong_words_to_a_participant_end_in_one_clear_line(

@@ -28,6 +28,8 @@ def write(study: Study, out: Path, leakage: Leakage | None = None) -> Path:
 
 def write_page(text: str, out: Path) -> Path:
     """Replace a page atomically and return its path."""
+    if out.is_dir():
+        raise InvalidInput("out", str(out), "a file to write", "This is a folder.")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         write_text(out, text)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from coordinator.record.member_list import SETTLED_S, MemberList, parse_members
+from coordinator.record.member_list import LOOK_SHARE, SETTLED_S, MemberList, parse_members
 from coordinator.wire.auth import Authenticator, secure
 from fedap_core.errors import InvalidInput
 from protocol.host.keys import generate_keys, read_key_file, write_key_file
@@ -117,7 +117,7 @@ def test_a_list_that_is_written_in_place_line_by_line_removes_nobody_on_the_way(
 def test_a_list_by_a_windows_editor_is_read_and_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
     key, path = generate_keys().public, tmp_path / "members"
     path.write_bytes(f"a {key}\r\n".encode("utf-8-sig"))
-    members = MemberList(path)
+    members = MemberList(path, Clock())
     assert members.names() == {key: "a"}
     path.unlink()
     os.mkfifo(path)
@@ -141,6 +141,31 @@ def test_the_list_follows_its_file_and_survives_a_broken_edit(tmp_path: Path) ->
     assert "line 1" in members.fault
     path.unlink()
     assert members.name_of(second) == "b"
+
+
+class SlowClock:
+    """Each time that it is read, a second has passed: looking at a list takes one."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+def test_a_list_that_takes_long_to_look_at_is_looked_at_a_small_share_of_the_time(tmp_path: Path) -> None:
+    """A look takes 1 s of 21, and an edit is seen by the next one, whatever is asked in between: every message is."""
+    first, second = generate_keys().public, generate_keys().public
+    (tmp_path / "a.pub").write_text(first)
+    clock = SlowClock()
+    members = MemberList(tmp_path, clock)
+    members.names()
+    (tmp_path / "b.pub").write_text(second)
+    asked = 0
+    while members.name_of(second) is None:
+        asked += 1
+    assert asked == 1 / LOOK_SHARE - 1
+    assert members.name_of(first) == "a"
 
 
 @pytest.fixture
