@@ -55,6 +55,7 @@ from fedap_core.strategies import Measure, Phase, Strategy
 from protocol.backlog import MESSAGE_BYTES, BacklogLimits
 from protocol.encodings import stored
 from protocol.host.keys import read_key_file
+from protocol.host.memory import keep_freed_memory
 from protocol.host.open_files import require_open_files
 from protocol.limits import FRAME_BYTES, HEADER_BYTES, KIB, SLICE_BYTES
 from protocol.messages import Plan
@@ -102,6 +103,7 @@ def open_run(
     keys = read_key_file(config.network.secret_key) if config.network.secret_key is not None else None
     expected = max(config.members.at_least, len(config.members.names or ()), len(listed.names()) if listed else 0)
     files = require_open_files(needed_files(expected) + _CONNECTION_FILES * FEWEST_STRANGERS)
+    keep_freed_memory()
     release = _take_folder(config.folder)
     models = {"initial": config.initial, "anchor": config.anchor.file}
     try:

@@ -123,33 +123,30 @@ def _system_error(error: OSError) -> InvalidInput | None:
     return InvalidInput("current folder", "one that was deleted", "an existing one", "Change to another folder.")
 
 
+def _complaint(error: BaseException) -> InvalidInput | str | None:
+    """Return what the user did wrong or lacks, as a sentence; None for anything else."""
+    if isinstance(error, InvalidInput):
+        return error
+    if isinstance(error, ModuleNotFoundError):
+        library = (error.name or "").partition(".")[0]
+        return missing_library(library) if library in EXTRAS else None
+    if isinstance(error, OSError):
+        return _system_error(error)
+    if isinstance(error, RuntimeError) and str(error) == _NO_HOME:
+        return InvalidInput("path", "one that begins with ~", "a user with a home folder", "Write the path in full.")
+    return None
+
+
 def exit_on_invalid_input(command: Callable[[], object], *, interrupted: str | None = "interrupted") -> None:
     """Run a command; invalid input or a missing extra ends it with one line on stderr and exit code 2, an interrupt
     with 130. interrupted: printed after an interrupt; None if the parent command prints it."""
     try:
         command()
-    except InvalidInput as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(WRONG_INPUT)
-    except ModuleNotFoundError as error:
-        library = (error.name or "").partition(".")[0]
-        if library not in EXTRAS:
-            raise
-        print(f"error: {missing_library(library)}", file=sys.stderr)
-        sys.exit(WRONG_INPUT)
-    except OSError as error:
-        wrong = _system_error(error)
-        if wrong is None:
-            raise
-        print(f"error: {wrong}", file=sys.stderr)
-        sys.exit(WRONG_INPUT)
-    except RuntimeError as error:
-        if str(error) != _NO_HOME:
-            raise
-        wrong = InvalidInput("path", "one that begins with ~", "a user with a home folder", "Write the path in full.")
-        print(f"error: {wrong}", file=sys.stderr)
-        sys.exit(WRONG_INPUT)
     except BaseException as error:  # an interrupt in our serializer surfaces as pydantic's error
+        complaint = _complaint(error)
+        if complaint is not None:
+            print(f"error: {complaint}", file=sys.stderr)
+            sys.exit(WRONG_INPUT)
         if KeyboardInterrupt not in (type(error), type(error.__cause__)):
             raise
         if interrupted is not None:

@@ -172,6 +172,14 @@ def must_hold(account: Account) -> bool:
     return account.is_member and not account.is_cut and account.waiting > most
 
 
+def is_inconspicuous(account: Account, bounds: BacklogLimits) -> bool:
+    """Whether neither `excesses` nor `must_hold` would do anything about this account: true of nearly every member at
+    nearly every check, so that checking a thousand of them costs little."""
+    unread, most = account.taken - account.read_bytes, bounds.message_bytes
+    few = unread <= most and unread <= MEMBER_BYTES and account.largest <= most
+    return few and account.is_member and not account.is_held and account.mark is None
+
+
 def excesses(
     accounts: Sequence[Account], bounds: BacklogLimits, remains: UnreadRemains, *, now: float, drains: int
 ) -> list[Excess]:

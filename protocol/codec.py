@@ -7,9 +7,11 @@ allow. It keeps no state and must not know sockets, peers, or the order of messa
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import msgpack  # type: ignore[import-untyped]
 
+from protocol.carriage import Tensors
 from protocol.contracts import Buffer, Frames
 from protocol.errors import (
     BadField,
@@ -59,8 +61,14 @@ def decode(frames: Sequence[Buffer]) -> Message:
 
 def offers(message: Message) -> tuple[TensorSet, ...]:
     """Return the sets of a message that are announced but have not arrived, in the order of its fields."""
-    values = (getattr(message, name) for name, _ in message.CONTRACTS)
-    return tuple(value for value in values if isinstance(value, TensorSet) and value.data is None)
+    sets = [getattr(message, name) for name in _set_fields(type(message))]
+    return tuple(one for one in sets if one is not None and one.data is None)
+
+
+@cache
+def _set_fields(kind: type[Message]) -> tuple[str, ...]:
+    """Return the fields of a kind of message that hold tensor sets."""
+    return tuple(name for name, contract in kind.CONTRACTS if isinstance(contract, Tensors))
 
 
 def require_complete(message: Message) -> None:
@@ -71,7 +79,7 @@ def require_complete(message: Message) -> None:
 
 def frame_sizes(frames: Sequence[Buffer]) -> tuple[int, ...]:
     """Return the bytes of each frame, to count traffic; without the transport's overhead."""
-    return tuple(memoryview(frame).nbytes for frame in frames)
+    return tuple([memoryview(frame).nbytes for frame in frames])
 
 
 def _unpack(header: Buffer) -> object:
@@ -97,7 +105,7 @@ def _unpack(header: Buffer) -> object:
 def _map(pairs: Sequence[tuple[object, object]]) -> dict[object, object]:
     """Return a map with distinct text keys: two parties must never read different values under one name."""
     found = dict(pairs)
-    if len(found) != len(pairs) or not all(type(key) is str for key in found):
+    if len(found) != len(pairs) or (found and set(map(type, found)) != {str}):
         raise ValueError("a map with a repeated or non-text key")
     return found
 

@@ -39,6 +39,9 @@ MOST_WEIGHTS = 64
 REPORTS = ("stats", "update", "goodbye")
 """The participant's reports: each answers the order at the same index in ORDERS."""
 
+PLACE_IN_ROUND = {kind: place for kinds in (ORDERS, REPORTS) for place, kind in enumerate(kinds)}
+"""The index of every order and report; looked up for every member at every event."""
+
 
 class Message(Record):
     """Anything that can be sent."""
@@ -62,7 +65,7 @@ class Step(Record):
     @property
     def place(self) -> tuple[int, int]:
         """Position of the step in a run; an order and its report share a place."""
-        return self.round_no, (ORDERS if self.kind in ORDERS else REPORTS).index(self.kind)
+        return self.round_no, PLACE_IN_ROUND[self.kind]
 
 
 @record

@@ -7,7 +7,17 @@ it means and, line by line, what each field holds. SPEC.md is generated from the
 from __future__ import annotations
 
 from protocol.membership import Hello, HelloRequired, Leave, Reject, Welcome
-from protocol.message_base import MOST_WEIGHTS, ORDERS, REPORTS, Message, PeerWeight, Score, Side, Step
+from protocol.message_base import (
+    MOST_WEIGHTS,
+    ORDERS,
+    PLACE_IN_ROUND,
+    REPORTS,
+    Message,
+    PeerWeight,
+    Score,
+    Side,
+    Step,
+)
 from protocol.plan import Compute, Plan, Sealing, Sgd
 from protocol.rounds import Anchor, Finish, Goodbye, Stats, Train, Update
 from protocol.signals import Cancel, Error, Grant, Heartbeat, Slice
@@ -16,6 +26,7 @@ __all__ = [
     "KINDS",
     "MOST_WEIGHTS",
     "ORDERS",
+    "PLACE_IN_ROUND",
     "REPORTS",
     "Anchor",
     "Cancel",

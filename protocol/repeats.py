@@ -46,6 +46,10 @@ class Repeats:
         self._windows: dict[str, _Window] = {}
         self._all = _Window(since=0.0)
 
+    def __bool__(self) -> bool:
+        """Whether any line is being counted."""
+        return bool(self._windows)
+
     def admit(self, subject: str, now: float) -> bool:
         """Whether to log this line; otherwise it is counted."""
         if now >= self._all.since + WINDOW_S:

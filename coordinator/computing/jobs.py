@@ -25,7 +25,6 @@ from coordinator.decisions.actions import Aggregate, BlobRef, Inspect, RowRef, S
 from coordinator.decisions.admission import (
     Bounds,
     Judgement,
-    UpdateShape,
     bounds_of,
     implausible,
     inspect_stats,
@@ -44,7 +43,6 @@ from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
 from fedap_core.measures import measured_channels
 from fedap_core.model_spec import ModelSpec
-from fedap_core.parts import TensorSpec
 from fedap_core.strategies import Evidence, Measure, Phase
 from protocol.encodings import DIFFERENCES, from_wire
 from protocol.errors import RemoteProtocolError
@@ -132,8 +130,11 @@ class Jobs:
         self._spec = spec
         self._rules = rules
         self._limited: set[str] = set()
+        self._tensors = {True: spec.shared(()), False: rules.strategy.travelling(spec)}
+        """What updates hold, here and below: True in warm-up, which shares batch norm, False otherwise."""
+        self._shapes = {warm: shape_of(tensors) for warm, tensors in self._tensors.items()}
         self._lengths: dict[bool, float] = {}
-        """Norm of the initial model's trained values: True with batch norm (warm-up), False for shared tensors only."""
+        """Norm of the initial model's trained values."""
 
     # ---- inspect
 
@@ -212,24 +213,17 @@ class Jobs:
             blocks = _blocks(values, FloatReader(given or start, files), layout.elements)
             bounds = self._bounds(start, action, action.limit if given is not None else None)
             directed = self._rules.strategy.looks_at_directions and action.phase is not Phase.WARMUP
-            judged = inspect_update(
-                blocks, shape=self._shape(action.phase), bounds=bounds, train_loss=action.train_loss, directed=directed
-            )
+            shape = self._shapes[action.phase is Phase.WARMUP]
+            judged = inspect_update(blocks, shape=shape, bounds=bounds, train_loss=action.train_loss, directed=directed)
             if given is None:  # compared with the initial model, which says nothing about the length of one step
                 judged = replace(judged, distance=None, direction="")
             return judged, None if staged.data is not None else values.checksum
-
-    def _shape(self, phase: Phase) -> UpdateShape:
-        return shape_of(self._tensors(phase))
-
-    def _tensors(self, phase: Phase) -> tuple[TensorSpec, ...]:
-        return self._spec.shared(()) if phase is Phase.WARMUP else self._rules.strategy.travelling(self._spec)
 
     def _bounds(self, start: Payload, action: Inspect, typical: float | None) -> Bounds:
         warm = action.phase is Phase.WARMUP
         if warm not in self._lengths:
             with OpenFiles() as files:
-                self._lengths[warm] = _length(FloatReader(start, files), self._shape(action.phase).trained)
+                self._lengths[warm] = _length(FloatReader(start, files), self._shapes[warm].trained)
         return bounds_of(self._rules.admission, length=self._lengths[warm], typical=typical)
 
     def _given(self, sent: WeightsRef | None, phase: Phase) -> Payload | None:
@@ -315,7 +309,7 @@ class Jobs:
         for ref, blob in zip(action.givers, blobs, strict=True):
             if blob.layout != layout:
                 raise InvalidInput(f"update of {ref.member}", _difference(blob.layout, layout), "the plan's tensors")
-        mixture = mixture_of(action, self._rules.strategy, self._tensors(action.phase))
+        mixture = mixture_of(action, self._rules.strategy, self._tensors[action.phase is Phase.WARMUP])
         product = Product(mixture=mixture, rule=self._rules.strategy.robustness)
         layout = self._forms.rows(action.phase)
         forms = RowForms.of(action, blobs, layout, encoding=self._forms.encoding, upward=self._forms.upward)

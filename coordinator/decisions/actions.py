@@ -17,7 +17,7 @@ import numpy as np
 from coordinator.decisions.facts import Fact
 from fedap_core.arrays import FloatArray
 from fedap_core.strategies import Measure, Phase
-from protocol.messages import ORDERS, Message, Step
+from protocol.messages import PLACE_IN_ROUND, Message, Step
 
 
 class Source(enum.StrEnum):
@@ -94,7 +94,7 @@ class Order:
     @property
     def place(self) -> tuple[int, int]:
         """The place of `step`, without building a Step: called for every member at every event."""
-        return self.round_no, ORDERS.index(self.kind)
+        return self.round_no, PLACE_IN_ROUND[self.kind]
 
 
 # ---- durability

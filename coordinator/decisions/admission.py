@@ -278,7 +278,8 @@ def inspect_update(
 
 
 def _magnitude(values: Float32Array, most: float) -> Judgement | None:
-    largest = float(np.abs(values).max()) if values.size else 0.0
+    # from both extremes: each is a NaN if any value is one, and no copy of all values is made
+    largest = max(abs(float(values.max())), abs(float(values.min()))) if values.size else 0.0
     if not math.isfinite(largest):
         return Judgement(code="not-finite", reason="the update contains a NaN or an infinity")
     if largest > most:

@@ -67,7 +67,7 @@ class LostReports:
 
     def is_missing(self, member: str, step: Step) -> bool:
         """Whether this report was admitted before but lost, so that it is accepted again."""
-        return any(_is_of(ref, member, step) for ref in self._gone)
+        return bool(self._gone) and any(_is_of(ref, member, step) for ref in self._gone)
 
     def wanted_of(self, member: str) -> Step | None:
         """Return the report to request from a member."""

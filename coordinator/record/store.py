@@ -13,7 +13,6 @@ import os
 import shutil
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -142,8 +141,8 @@ class Store:
     def _write_durably(self, checksums: Mapping[BlobRef, int]) -> dict[BlobRef, StoredSet]:
         """Write all files, then sync all: an fsync may also flush other files, which makes the later ones cheaper."""
         written: dict[BlobRef, StoredSet] = {}
-        with ExitStack() as files:
-            handles = []
+        handles: list[int] = []
+        try:
             for ref, checksum in checksums.items():
                 staged, path = self.staged(ref), self._place("blobs", ref)
                 if staged.data is None:
@@ -151,15 +150,17 @@ class Store:
                     staged.path.replace(path)
                 else:
                     self._reusable.take(path)
-                handle = files.enter_context(opened(path, os.O_RDWR | os.O_CREAT))
+                handles.append(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
                 if staged.data is not None:
-                    write_finished(handle, staged.data, staged.layout, staged.encoding, checksum)
-                handles.append(handle)
+                    write_finished(handles[-1], staged.data, staged.layout, staged.encoding, checksum)
                 written[ref] = StoredSet(
                     path=path, layout=staged.layout, encoding=staged.encoding, checksum=checksum, data=staged.data
                 )
             for handle in handles:
                 os.fsync(handle)
+        finally:
+            for handle in handles:
+                os.close(handle)
         return written
 
     # ---- blobs and rows

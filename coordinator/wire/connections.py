@@ -236,7 +236,8 @@ class Arrivals:
         return tuple(grants), None
 
     def slice(self, peer: Peer, piece: Slice) -> tuple[tuple[To[Grant], ...], Event | None]:
-        """Handle a slice: return the resulting grants, and the event if its report is now complete."""
+        """Handle a slice: return the resulting grants, and the event if its report is now complete. The slices of one
+        that is no longer needed stay on disk: its sender may offer them over the connection that replaced this one."""
         arrival = self._intake.arrived(peer.connection, piece)
         waiting = self._waiting.get(peer.connection)
         if arrival.fate is not Fate.TAKEN or waiting is None:
@@ -248,6 +249,9 @@ class Arrivals:
         if waiting.missing:
             return arrival.grants, None
         del self._waiting[peer.connection]
+        step = step_of(waiting.message)
+        if not self._judge.expects(peer.connection, step) or self._judge.is_inspecting(str(peer.member), step):
+            return arrival.grants, ReportDeclined(connection=peer.connection, step=step)
         return arrival.grants, self._arrived(peer, waiting.message)
 
     def drop(self, connection: str, transfer: str | None = None) -> tuple[To[Grant], ...]:
@@ -264,11 +268,8 @@ class Arrivals:
         return self._store.incoming.drop(str(peer.member))
 
     def _arrived(self, peer: Peer, message: Report) -> Event:
-        """Stage a complete report. If it is no longer needed, or its connection was replaced meanwhile, its slices stay
-        on disk: its sender may offer them over the new connection."""
-        member, round_no, step = str(peer.member), message.round_no, step_of(message)
-        if not self._judge.expects(peer.connection, step) or self._judge.is_inspecting(member, step):
-            return ReportDeclined(connection=peer.connection, step=step)
+        """Stage a complete report that is expected."""
+        member, round_no = str(peer.member), message.round_no
         if not isinstance(message, Stats) and message.tables is not None:
             self._store.keep_tables(member, round_no, message.tables)
         if isinstance(message, Goodbye):

@@ -23,7 +23,16 @@ from dataclasses import dataclass, field
 import structlog
 import zmq
 
-from protocol.backlog import Account, BacklogLimits, Excess, UnreadRemains, excesses, must_hold, wire_bytes
+from protocol.backlog import (
+    Account,
+    BacklogLimits,
+    Excess,
+    UnreadRemains,
+    excesses,
+    is_inconspicuous,
+    must_hold,
+    wire_bytes,
+)
 from protocol.host.tcp import borrowed_socket, count_received, cut, drop_packets, own_socket
 
 log = structlog.get_logger()
@@ -185,11 +194,12 @@ class ConnectionGuard:
                 checked = self._next_to_check()
                 for descriptor, watched in checked:
                     self._check(descriptor, watched)
-            accounts = [watched.account for _, watched in checked]
+            conspicuous = [one for _, one in checked if not is_inconspicuous(one.account, self._bounds)]
+            accounts = [watched.account for watched in conspicuous]
             now, drains = time.monotonic(), self._drains
             for excess in excesses(accounts, self._bounds, self._remains, now=now, drains=drains):
                 self._cut(excess)
-            for _, watched in checked:
+            for watched in conspicuous:
                 self._hold(watched)
             self._pause_or_resume()
             if self._remains or any(account.mark is not None for account in accounts):

@@ -101,9 +101,11 @@ class CountRepeats:
 
     def __call__(self, logger: object, method: str, line: Line) -> str:
         now, event = time.monotonic(), str(line["event"])
+        counts = method not in ("debug", "info") or event in self._also
+        if not counts and not self._repeats:
+            return str(self._render(logger, method, line))
         who = line.get("participant") or line.get("address") or ""
         with self._lock:
-            counts = method not in ("debug", "info") or event in self._also
             shown = not counts or self._repeats.admit(f"{event} {who}".strip(), now)
             due = self._repeats.omitted(now, at_once=event == "coordinator.ended")
         if not shown and not due:

@@ -25,6 +25,7 @@ _DROP_ALL = struct.pack("=HBBI", 0x06, 0, 0, 0)
 _TCP_INFO_BYTES = 136
 _RECEIVED_AT = 128
 """Offset of `tcpi_bytes_received` in Linux's `struct tcp_info`, since 4.1."""
+_RECEIVED = struct.Struct("=Q")
 
 
 def can_guard(endpoint: str) -> bool:
@@ -58,7 +59,7 @@ def count_received(account: Account, connection: socket.socket) -> None:
     only if it matters, and after the total, so that the difference is never too large."""
     try:
         info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
-        taken = struct.unpack_from("=Q", info, _RECEIVED_AT)[0]
+        taken = _RECEIVED.unpack_from(info, _RECEIVED_AT)[0]
         if taken - account.read_bytes > KIB:
             taken -= struct.unpack("=i", fcntl.ioctl(connection, termios.FIONREAD, bytes(4)))[0]
     except (OSError, struct.error):  # closed meanwhile, or a kernel without this count
