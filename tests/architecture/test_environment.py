@@ -181,12 +181,23 @@ def test_failed_check_is_named_and_the_others_still_run(desk: ScriptsCopy, faili
     assert done.returncode == 1
     assert f"words of {failing}" in done.stdout + done.stderr
     assert f"failed: {failing}" in done.stderr
-    assert [line.split()[0] for line in desk.logged()[1:]] == ["ruff", "ruff", "mypy", "mkdocs", "pytest"]
+    first, second, *others = (line.split()[0] for line in desk.logged()[1:])
+    assert (first, second, sorted(others)) == ("ruff", "ruff", ["mkdocs", "mypy", "pytest"])  # the last three at once
 
 
 def test_slow_becomes_a_mark_and_other_arguments_reach_pytest(desk: ScriptsCopy) -> None:
     assert desk.call("scripts/test.sh", "--slow", "-k", "one two").returncode == 0
-    assert desk.logged()[-1].endswith("-m slow -n 0 -k one two")
+    *checks, tests = desk.logged()[1:]
+    assert [line.split()[0] for line in checks] == ["ruff", "ruff", "mypy", "mkdocs"], "nothing runs beside slow tests"
+    assert tests.endswith("-m slow -n 0 -k one two")
+
+
+def test_words_of_a_check_beside_the_tests_come_behind_theirs(desk: ScriptsCopy) -> None:
+    desk.variables["FAILING"] = "mypy"
+    done = desk.call("scripts/test.sh")
+    said = done.stderr.splitlines()
+    assert said.index("fedap: pytest") < said.index("fedap: mypy failed:") < said.index("words of mypy")
+    assert said[-1] == "fedap: failed: mypy"
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fedap_core.strategies import STRATEGIES
-from tests.architecture.sources import ROOT, python_sources
+from tests.architecture.sources import PACKAGES, ROOT, python_sources
 
 _LOADED = re.compile(r"<(?:script|img|link|iframe|source)\b[^>]*?(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
 _IMPORTED = re.compile(r"url\([\"']?(?:https?:)?//")
@@ -41,7 +41,7 @@ def test_algorithms_that_are_explained_exist() -> None:
 
 def test_files_that_the_architecture_names_exist() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    files = {f"/{path.relative_to(ROOT).as_posix()}" for path in ROOT.glob("*/**/*.py")}
+    files = {f"/{source.path}" for source in python_sources(*PACKAGES, "docs", "tests")}
     named = set(re.findall(r"[\w/]+\.py\b", text)) - {"fedap.py"}
     assert [name for name in sorted(named) if not any(file.endswith(f"/{name}") for file in files)] == []
 

@@ -3,45 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from scripts.drill.ability import impossible_kinds
 from scripts.drill.schedule import DEFAULT_KINDS, SEALED_KINDS
-
-ROOT = Path(__file__).resolve().parents[2]
-
-FORGETFUL = """
-import shutil
-from pathlib import Path
-from scripts.drill import parties
-
-def forgetful(settings):
-    shutil.rmtree(Path(settings["join"]["state"]) / "state", ignore_errors=True)
-    return parties.take_part(settings)
-
-parties.WORK["take part"] = forgetful
-from scripts.lab import main
-main()
-"""
-"""The drill with participants that lose what they had saved whenever they are started again."""
+from tests.support.lab import lab_process
 
 KILLS_A_MEMBER_IN_THE_MIDDLE = 42
 """A seed of kind `step`, small model, plain lines: member a dies before the 30th of the 44 steps of its record, when it
 has reported on two of four rounds, and twice more early in its next lives."""
 
 
-def drill(out: Path, *arguments: str, script: str = "from scripts.lab import main; main()") -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-c", script, "drill", "--out", str(out), "--jobs", "1", *arguments],
-        capture_output=True, text=True, check=False, cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"},
-    )  # fmt: skip
-    return done.returncode, done.stdout + done.stderr
+def drill(out: Path, *arguments: str, function: str = "main") -> tuple[int, str]:
+    asked = ("drill", "--out", str(out), "--jobs", "1", *arguments)
+    with lab_process(*asked, cwd=out, env={"COLUMNS": "200"}, function=function) as process:
+        said = "".join(process.communicate())
+        assert process.returncode is not None
+        return process.returncode, said
 
 
 def test_a_killed_federation_survives_its_drill_and_is_not_drilled_twice(tmp_path: Path) -> None:
@@ -62,7 +42,7 @@ def test_a_sealed_federation_survives_kills_and_broken_lines(tmp_path: Path) -> 
 
 def test_participants_that_forget_are_found_and_the_seed_is_reported(tmp_path: Path) -> None:
     asked = ("--replay", str(KILLS_A_MEMBER_IN_THE_MIDDLE), "--kind", "step", "--model", "small", "--no-curve")
-    code, said = drill(tmp_path, *asked, script=FORGETFUL)
+    code, said = drill(tmp_path, *asked, function="forgetful")
     assert code == 1, said
     assert f"failed: fedap-lab drill {' '.join(asked)} --mode barrier" in said
     assert "final model differs" in said or "did not end" in said or "exit code" in said

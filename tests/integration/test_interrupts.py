@@ -18,7 +18,8 @@ from typing import IO
 import pytest
 
 from fedap_core.arrays import Float32Array
-from tests.support.cohorts import group_is_alive, wait_until
+from participant.cli import main as participant
+from tests.support.cohorts import group_is_alive, run_command, wait_until
 from tests.support.federation import MEMBERS, fields, running
 from tests.support.peer import ThreadedPeer
 from tests.support.prefork import ROOT
@@ -151,8 +152,6 @@ def read(stream: IO[str], lines: queue.Queue[str], kept: list[str]) -> None:
 def prepare(words: str, folder: Path) -> None:
     """An initial model that fits the data, for a participant."""
     if " join " in words:
-        made = "init --data synthetic --model lenet5 --out initial.safetensors"
-        subprocess.run(
-            [sys.executable, "-m", "participant.cli", *made.split()], check=True, cwd=folder, capture_output=True,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-        )  # fmt: skip
+        out = str(folder / "initial.safetensors")
+        made = run_command(participant, "init", "--data", "synthetic", "--model", "lenet5", "--out", out)
+        assert made.code == 0, made.complaint

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,6 @@ from scripts.run.settings import saved_settings
 from tests.support.cohorts import (
     group_is_alive,
     lab_arguments,
-    lab_process,
     model_bits,
     numbers_of,
     rounds_run,
@@ -21,6 +21,7 @@ from tests.support.cohorts import (
     small_run,
     wait_until,
 )
+from tests.support.lab import lab_process
 
 
 @pytest.mark.parametrize("algorithm", ["fedap", "fedavg"])
@@ -77,7 +78,7 @@ def test_run_killed_between_its_last_line_and_its_last_models_still_gets_its_mod
 def test_killed_lab_leaves_no_process_and_continues_to_the_bits_of_an_undisturbed_run(tmp_path: Path) -> None:
     """SIGKILL reaches the command alone: the job it started must notice by itself, then let the next command go on."""
     arguments = lab_arguments(tmp_path / "killed", "fedap", rounds=25, more=["--workers", "2"])
-    with lab_process(*arguments, cwd=tmp_path) as process:
+    with lab_process(*arguments, cwd=tmp_path, function="saving_every_round") as process:
 
         def has_saved_some() -> bool:
             assert process.poll() is None, process.communicate()
@@ -86,8 +87,8 @@ def test_killed_lab_leaves_no_process_and_continues_to_the_bits_of_an_undisturbe
             return models >= 3 and max(lines, default=0) >= 2
 
         wait_until(has_saved_some, "a saved round")
-        process.kill()
-        process.wait()
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
         wait_until(lambda: not group_is_alive(process.pid), "the end of the killed command's jobs")
     (path,) = tmp_path.glob("killed/synthetic-fedap-*")
     settings = saved_settings(json.loads((path / "settings.json").read_text())["settings"])

@@ -13,12 +13,12 @@ from scripts.experiments.sweep import SweepOptions, run_sweep
 from tests.support.cohorts import (
     group_is_alive,
     lab_arguments,
-    lab_process,
     model_bits,
     run_small,
     small_run,
     wait_until,
 )
+from tests.support.lab import lab_process
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -28,7 +28,7 @@ def test_interrupt_ends_jobs_and_workers_without_a_trace(number: signal.Signals,
     arguments = lab_arguments(
         tmp_path / "out", "fedavg,fedbn", rounds=5000, more=["--jobs", "2", "--workers", "2", "--no-keep-models"]
     )
-    with lab_process(*arguments, cwd=tmp_path) as process:
+    with lab_process(*arguments, cwd=tmp_path, function="saving_every_round") as process:
 
         def both_are_running() -> bool:
             assert process.poll() is None, process.communicate()

@@ -16,12 +16,12 @@ from tests.support.cohorts import (
     clients_of,
     group_is_alive,
     lab_arguments,
-    lab_process,
     model_bits,
     run_small,
     small_run,
     wait_until,
 )
+from tests.support.lab import lab_process
 
 ROUNDS = 12
 
@@ -35,7 +35,7 @@ def test_cut_short_leaves_no_process_and_continues_where_it_was(number: signal.S
     settings = small_run("fedbn", rounds=ROUNDS)
     arguments = lab_arguments(tmp_path / "out", "fedbn", rounds=ROUNDS, more=["--engine", "processes"])
     folder = RunFolder(tmp_path / "out", settings)
-    with lab_process(*arguments, cwd=tmp_path) as process:
+    with lab_process(*arguments, cwd=tmp_path, function="saving_every_round") as process:
 
         def has_rounds() -> bool:
             assert process.poll() is None, process.communicate()

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import io
 import os
-import signal
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,17 +30,6 @@ Bits = dict[str, dict[str, bytes]]
 DATA_OPTIONS = {"samples": "240", "classes": "3", "sites": "3", "shape": "1x16x16"}
 CLIENTS = 3
 QUICK_ANCHOR = {"share": 0.5, "epochs": 1}
-
-_LAB = """
-import signal
-import scripts.engines.inline as inline
-from scripts.lab import main
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell hands SIGINT down as ignored
-inline.SAVE_EVERY_S = 0.0
-main()
-"""
-"""`fedap-lab` that saves the models of every round, so that a killed run has something to go on from."""
-
 
 MODELS = {"whole": "lenet5", "in slices": "tests.support.models:make_wide"}
 """How a model travels -> one that does so: 0.2 MB fit into a message, 10.7 MB do not."""
@@ -110,26 +97,6 @@ def numbers_of(folder: RunFolder) -> list[dict[str, object]]:
         test = {key: value for key, value in record["test"].items() if key != "confusion"}
         records.append({**record, "seconds": None, "test": test})
     return records
-
-
-@contextmanager
-def lab_process(*arguments: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
-    """`fedap-lab` as a real process that leads its own process group; nothing of the group outlives the block."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", _LAB, *arguments],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        if group_is_alive(process.pid):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
 
 
 def group_is_alive(group: int) -> bool:

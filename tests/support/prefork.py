@@ -1,8 +1,10 @@
 """Starts commands of the project without loading their imports each time: a server process has loaded them and forks.
 
 One server per command and pytest process. It has no threads and touches no tensor, so that what it forks is as clean
-as a process of its own; the child runs the command's `main` with its own arguments, environment, folder and output, and
-ends as any interpreter does. A server ends, and its children with it, when the pytest process is gone.
+as a process of its own; the child runs the command's `main` with its own arguments, environment, folder and output. It
+ends as an interpreter does, threads, exit handlers and output included, but leaves its memory to the system: to free,
+object by object, what it shares with the server would copy all of it and take longer than most runs of a test. A server
+ends, and its children with it, when the pytest process is gone.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,7 +38,15 @@ _LOADED_BY_COMMAND = {
         "fedap_core.models.mlp",
         "participant.joining",
         "participant.page.notes",
-    )
+    ),
+    "tests.support.lab": (
+        "fedap_core.models.lenet",
+        "scripts.drill.parties",
+        "scripts.engines.inline",
+        "scripts.engines.processes.run",
+        "scripts.experiments.sweep",
+        "scripts.report.page.finding",
+    ),
 }
 """The command loads PyTorch only for what needs it; for a test's participant that would be most of its time."""
 
@@ -69,13 +80,27 @@ class Forked:
 
 
 def start(
-    module: str, arguments: Sequence[str], *, stderr: int, stdout: int | None = None, env: Mapping[str, str]
+    module: str,
+    arguments: Sequence[str],
+    *,
+    stderr: int,
+    stdout: int | None = None,
+    env: Mapping[str, str],
+    function: str = "main",
+    session_in: Path | None = None,
 ) -> Forked:
-    """Run `module.main()` in a process of its own. stdout, stderr: where it prints; without the former into a pipe."""
+    """Run `module.main()`, or another function, in a process of its own. stdout, stderr: where it prints; without the
+    former into a pipe. session_in: the folder to begin in, as the leader of a session; otherwise the present one."""
     line = _server(module)
     exit_code, theirs = os.pipe()
     ours, output = os.pipe() if stdout is None else (None, stdout)
-    request = {"argv": [module, *arguments], "env": dict(env), "cwd": str(Path.cwd())}
+    request = {
+        "argv": [module, *arguments],
+        "env": dict(env),
+        "cwd": str(session_in or Path.cwd()),
+        "leads": session_in is not None,
+        "function": function,
+    }
     socket.send_fds(line, [json.dumps(request).encode()], [theirs, output, stderr])
     pid = int(line.recv(100))
     os.close(theirs)
@@ -104,8 +129,8 @@ def _server(module: str) -> socket.socket:
     return ours
 
 
-def _serve(line: socket.socket) -> bool:
-    """Fork on request; True in a child, which goes on to run its command, False when nobody is left to ask."""
+def _serve(line: socket.socket) -> str | None:
+    """Fork on request. Returns in a child, with the name of the function to run, and with None when nobody is left."""
     running: dict[int, tuple[int, int]] = {}  # its pidfd -> its id, and where its exit code goes
     while True:
         ready, _, _ = select.select([line.fileno(), *running], [], [])
@@ -119,14 +144,15 @@ def _serve(line: socket.socket) -> bool:
             continue
         text, handles, _, _ = socket.recv_fds(line, _REQUEST_BYTES, 3)
         if not text:
-            return False
+            return None
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
             for handle in (*running, *(exit_code for _, exit_code in running.values())):
                 os.close(handle)
-            _become(json.loads(text), handles, parent)
-            return True
+            request = json.loads(text)
+            _become(request, handles, parent)
+            return str(request["function"])
         exit_code, *others = handles
         for handle in others:
             os.close(handle)
@@ -138,6 +164,8 @@ def _become(request: dict[str, Any], handles: Sequence[int], parent: int) -> Non
     ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
+    if request["leads"]:
+        os.setsid()
     exit_code, stdout, stderr = handles
     os.close(exit_code)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -150,10 +178,26 @@ def _become(request: dict[str, Any], handles: Sequence[int], parent: int) -> Non
     os.chdir(request["cwd"])
 
 
+def _run(command: Callable[[], None]) -> None:
+    """To the end of the process. Whatever an interpreter would have to put into words is left to it."""
+    code = 0
+    try:
+        command()
+    except SystemExit as end:
+        if not isinstance(end.code, int | None):
+            raise
+        code = end.code or 0
+    threading._shutdown()  # type: ignore[attr-defined]  # the order of Python's own end
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code & 0xFF)
+
+
 if __name__ == "__main__":
-    command = importlib.import_module(sys.argv[1])
+    module = importlib.import_module(sys.argv[1])
     for name in (*_LOADED_LATER, *_LOADED_BY_COMMAND.get(sys.argv[1], ())):
         importlib.import_module(name)
     gc.freeze()  # a collection in a child would copy every page that it shares
-    if _serve(socket.socket(fileno=os.dup(0))):
-        command.main()
+    if function := _serve(socket.socket(fileno=os.dup(0))):
+        _run(getattr(module, function))

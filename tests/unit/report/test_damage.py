@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +10,7 @@ import pytest
 
 from fedap_core.errors import InvalidInput
 from scripts.report.page.finding import find_runs
-from tests.architecture.sources import ROOT
+from tests.support.lab import lab_process
 from tests.support.report_runs import WEIGHTS, write_run
 
 _ROUND = '{"round": 1, "test": {"accuracy": [1.2, 1, 1], "samples": [100, 100, 100]}}\n'
@@ -76,11 +73,9 @@ def make_list(folder: Path) -> None:
 def test_command_ends_with_one_line_and_code_two(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     folder = run_in(tmp_path)
     damage(folder)
-    command = [sys.executable, "-m", "scripts.lab", "report", str(tmp_path), "--out", str(tmp_path / "r.html")]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"error: {folder}/")
-    assert done.stderr.count("\n") == 1
+    with lab_process("report", str(tmp_path), "--out", str(tmp_path / "r.html"), cwd=tmp_path) as process:
+        out, complaint = process.communicate()
+    assert (process.returncode, out) == (2, "")
+    assert complaint.startswith(f"error: {folder}/")
+    assert complaint.count("\n") == 1
     assert not (tmp_path / "r.html").exists()
