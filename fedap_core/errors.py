@@ -1,7 +1,7 @@
 """The error for invalid user input: it names the field, the value and the fix.
 
-Commands turn `InvalidInput`, a library that is not installed, and a path that cannot be opened or created, into one
-line on stderr and exit code 2; any other exception is a bug.
+Commands turn `InvalidInput`, a library that is not installed, a full disk, and a path that cannot be opened or created,
+into one line on stderr and exit code 2; any other exception is a bug.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ _UNUSABLE = frozenset(
     {errno.EACCES, errno.EBUSY, errno.EEXIST, errno.EISDIR, errno.ENOENT, errno.ENOTDIR, errno.EPERM, errno.EROFS}
 )
 """System errors for which the user must choose another path; disk failures are not among them."""
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class InvalidInput(ValueError):
@@ -101,6 +103,20 @@ def _has_current_folder() -> bool:
     return True
 
 
+def _about_path(error: OSError) -> InvalidInput | None:
+    """Return what the user can do about a system error; None if nothing."""
+    if error.errno in _FULL:
+        where = "" if error.filename is None else f" for {error.filename}"
+        return InvalidInput("disk", f"{error.strerror}{where}", "free space", "Free some and try again.")
+    if error.errno not in _UNUSABLE:
+        return None
+    if error.filename is not None:
+        return InvalidInput("path", str(error.filename), "one that can be used here", f"{error.strerror}.")
+    if _has_current_folder():
+        return None
+    return InvalidInput("current folder", "one that was deleted", "an existing one", "Change to another folder.")
+
+
 def exit_on_invalid_input(command: Callable[[], object], *, interrupted: str | None = "interrupted") -> None:
     """Run a command; invalid input or a missing extra ends it with one line on stderr and exit code 2, an interrupt
     with 130. interrupted: printed after an interrupt; None if the parent command prints it."""
@@ -116,11 +132,9 @@ def exit_on_invalid_input(command: Callable[[], object], *, interrupted: str | N
         print(f"error: {missing_library(library)}", file=sys.stderr)
         sys.exit(WRONG_INPUT)
     except OSError as error:
-        if error.errno not in _UNUSABLE or (error.filename is None and _has_current_folder()):
+        wrong = _about_path(error)
+        if wrong is None:
             raise
-        wrong = InvalidInput("current folder", "one that was deleted", "an existing one", "Change to another folder.")
-        if error.filename is not None:
-            wrong = InvalidInput("path", str(error.filename), "one that can be used here", f"{error.strerror}.")
         print(f"error: {wrong}", file=sys.stderr)
         sys.exit(WRONG_INPUT)
     except BaseException as error:  # an interrupt in our serializer surfaces as pydantic's error
