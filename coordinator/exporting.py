@@ -48,8 +48,11 @@ def export_weights(past: StoredRun, participant: str, out: Path) -> str:
     notes = {"run": past.config.run, "participant": participant, "weights": what, "partial": "shared tensors only"}
     described = shared.to_metadata(notes)
     temporary = out.with_name(f".{out.name}.{os.getpid()}")
-    temporary.write_bytes(save(dict(arrays), metadata={METADATA_KEY: described[METADATA_KEY]}))
-    temporary.replace(out)
+    try:
+        temporary.write_bytes(save(dict(arrays), metadata={METADATA_KEY: described[METADATA_KEY]}))
+        temporary.replace(out)
+    finally:
+        temporary.unlink(missing_ok=True)
     return f"{out}: {what} of {participant}, {len(arrays)} shared tensors, {payload.layout.elements:,} values"
 
 

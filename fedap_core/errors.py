@@ -1,7 +1,7 @@
 """The error for invalid user input: it names the field, the value and the fix.
 
-Commands turn `InvalidInput`, a library that is not installed, and a path that cannot be opened or created, into one
-line on stderr and exit code 2; any other exception is a bug.
+Commands turn `InvalidInput`, a library that is not installed, a full disk, and a path that cannot be opened or created,
+into one line on stderr and exit code 2; any other exception is a bug.
 """
 
 from __future__ import annotations

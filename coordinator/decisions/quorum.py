@@ -136,7 +136,7 @@ def farewell(state: State, rules: Rules, now: float) -> Readiness:
     """May a finished run end? All members have their last model, or the time to fetch it is over."""
     waiting = [member for member in state.active() if not member.said_goodbye]
     here = [one.name for one in waiting if one.status is Status.PRESENT and not one.is_stalled]
-    away = [one.name for one in waiting if one.name not in here]
+    away = [one.name for one in waiting if one.status is not Status.PRESENT or one.is_stalled]
     left = state.opened_at + (rules.pace.longest_goodbye_s if here else rules.pace.linger_s) - now
     if not waiting or left <= 0:
         return Readiness(ready=True, reason=f"{_names(away)} did not fetch the last model" if waiting else "")

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 import xxhash
@@ -128,6 +128,7 @@ class SqliteJournal:
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         if read_only and not path.is_file():
             raise InvalidInput("journal", path, "the journal of a run", "Name the run's folder.")
+        self._path = path
         try:
             if read_only:
                 self._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
@@ -143,11 +144,25 @@ class SqliteJournal:
         self._head = None if read_only else os.open(path.with_name(HEAD), os.O_WRONLY | os.O_CREAT, 0o600)
 
     def _last_chain(self) -> int:
-        found = self._db.execute("select chain from entries order by serial desc limit 1").fetchone()
-        return int(found[0]) if found else 0
+        return self._chain_of("select chain from entries order by serial desc limit 1")
+
+    def _chain_of(self, query: str, *values: object) -> int:
+        return int(next(iter(self._rows(query, *values)), (0,))[0])
+
+    def _rows(self, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
+        """Yield what a query finds; InvalidInput if the file is damaged there."""
+        try:
+            yield from self._db.execute(query, values)
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(str(error)) from error
+
+    def _damaged(self, reason: str) -> InvalidInput:
+        fix = f"{reason}. `fedap-coordinator recover {self._path.parent}` prints how to resume the run."
+        return InvalidInput("journal", self._path, "an intact journal", fix)
 
     def _check_format(self, path: Path, read_only: bool) -> None:
         found = self.metadata("format")
+        self._has_chain = found in (None, str(FORMAT))
         if found is None and not read_only:
             self.set_metadata("format", str(FORMAT))
         elif found != str(FORMAT) and not (read_only and found in READABLE):
@@ -185,14 +200,21 @@ class SqliteJournal:
             raise NotWritten(str(error)) from error
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
-        found = self._db.execute("select serial, time_s, kind, body from entries where serial > ? order by 1", (after,))
-        for serial, time_s, kind, body in found:
-            yield Entry(serial=serial, time_s=time_s, kind=kind, body=body)
+        written = "chain" if self._has_chain else "0"
+        query = f"select serial, time_s, kind, body, {written} from entries where serial > ? order by 1"  # noqa: S608
+        chain = self._chain_of("select chain from entries where serial = ?", after) if self._has_chain else 0
+        for serial, time_s, kind, body, kept in self._rows(query, after):
+            entry = Entry(serial=serial, time_s=time_s, kind=kind, body=body)
+            if self._has_chain:
+                chain = chained(chain, entry)
+                if chain != kept:
+                    raise self._damaged(f"entry {serial} has changed since it was written")
+            yield entry
 
     def last_serial(self) -> int:
         """Return the serial of the newest entry; 0 if there is none."""
-        found = self._db.execute("select max(serial) from entries").fetchone()
-        return int(found[0] or 0)
+        ((found,),) = self._rows("select max(serial) from entries")
+        return int(found or 0)
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
         kept = "select serial from snapshots order by 1 desc limit ?"
@@ -201,11 +223,11 @@ class SqliteJournal:
             self._db.execute(f"delete from snapshots where serial not in ({kept})", (_SNAPSHOTS_KEPT,))  # noqa: S608 - a constant
 
     def latest_snapshot(self) -> Snapshot | None:
-        found = self._db.execute("select serial, body from snapshots order by 1 desc limit 1").fetchone()
+        found = next(iter(self._rows("select serial, body from snapshots order by 1 desc limit 1")), None)
         return Snapshot(serial=found[0], body=found[1]) if found else None
 
     def metadata(self, name: str) -> str | None:
-        found = self._db.execute("select value from facts where name = ?", (name,)).fetchone()
+        found = next(iter(self._rows("select value from facts where name = ?", name)), None)
         return str(found[0]) if found else None
 
     def set_metadata(self, name: str, value: str) -> None:

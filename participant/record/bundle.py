@@ -59,8 +59,11 @@ def export_bundle(
         WRITERS[form](part, spec, tensors, {**notes, "torch": torch.__version__})
         card = None if kept is None else write_card(out, kept, which, state)
         _put_in_place(part, out)
-    except OSError as error:
-        raise InvalidInput("out", str(out), "a path that can be written", str(error)) from error
+    except (OSError, InvalidInput) as error:
+        found = error.__cause__ if isinstance(error, InvalidInput) else error
+        if not isinstance(found, OSError):
+            raise
+        raise InvalidInput("out", str(out), "a path that can be written", str(found)) from found
     finally:
         with contextlib.suppress(OSError):
             _delete(part)

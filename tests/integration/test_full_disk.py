@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.cli import main as coordinator
 from fedap_core.arrays import Float32Array
-from tests.support.cohorts import wait_until
+from participant.cli import main as participant
+from tests.support.cohorts import run_command, wait_until
 from tests.support.disks import fill, small_disk
 from tests.support.federation import MEMBERS, WAIT_S, expected_rows, fields, require_rows
 from tests.support.peer import ThreadedPeer
@@ -125,3 +127,18 @@ def test_a_run_whose_folder_is_moved_away_waits_until_it_is_back_and_changes_no_
     (paused,) = [line for line in log_of(tmp_path) if line["event"] == "run.paused"]
     assert "No such file" in str(paused["reason"])
     require_rows(peers, expected_rows(model, "fedap", rounds=3))
+
+
+def test_commands_that_write_to_a_full_disk_end_in_one_line_and_leave_nothing(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        ballast = fill(disk, leave=0)
+        for main, words in (
+            (coordinator, f"keygen --out {disk}/c.key"),
+            (participant, f"keygen --name north --folder {disk}"),
+            (participant, f"group-key --out {disk}/group.key"),
+            (participant, f"init --data synthetic --model lenet5 --out {disk}/initial.safetensors"),
+        ):
+            outcome = run_command(main, *words.split())
+            assert outcome.is_one_clear_line, outcome
+            assert "No space left on device" in outcome.complaint
+        assert list(disk.iterdir()) == [ballast]

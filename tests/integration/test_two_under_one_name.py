@@ -4,6 +4,7 @@ new state folder waits until the killed process that had the old one counts as d
 
 from __future__ import annotations
 
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,7 +15,7 @@ import pytest
 
 from coordinator.cli import main
 from coordinator.decisions import facts
-from tests.support.cohorts import run_command, small_run, wait_until
+from tests.support.cohorts import run_command, small_run, tensor_bits, wait_until
 from tests.support.players import Player, Reference, final_bits, players, run_reference
 from tests.support.processes import ServeProcess
 from tests.support.run_files import coordinator_file, only, told_facts
@@ -80,6 +81,37 @@ def test_a_second_process_ends_and_the_first_continues_with_the_same_bits(refere
     assert stat.S_IMODE((first.state / "instance").stat().st_mode) == 0o600
     everything = [first.log(), other.log(), (tmp_path / "coordinator.log").read_text(), status.out]
     assert not any(token in text for text in everything)
+
+
+@pytest.mark.slow
+def test_of_two_processes_with_copies_of_one_state_folder_one_ends_and_the_other_has_the_same_bits(
+    reference: Reference, tmp_path: Path
+) -> None:
+    """The folder is copied and started while its participant is a member; the last member comes when one has ended."""
+    late, *names = reference.names
+    run = coordinator_file(tmp_path, reference, pace={"heartbeat_s": 0.5, "dead_after_s": 30.0})
+    with ExitStack() as stack:
+        coordinator = ServeProcess("serve", "--config", str(run), log=tmp_path / "coordinator.log")
+        stack.callback(coordinator.close)
+        endpoint = coordinator.ready()
+        made = stack.enter_context(players(tmp_path, only(reference, names), endpoint))
+        first = made[names[0]]
+        wait_until(lambda: has_said(first, "run.joined"), "the first to be a member", deadline_s=DEADLINE_S)
+        shutil.copytree(first.state, tmp_path / "second")
+        other = second(first, tmp_path)
+        with alive(other):
+            both = (first, other)
+            wait_until(lambda: any(one.ended() is not None for one in both), "one to end", deadline_s=DEADLINE_S)
+            ended, stays = sorted(both, key=lambda one: one.ended() is None)
+            made |= stack.enter_context(players(tmp_path, only(reference, [late]), endpoint))
+            rest = (stays, *(player for name, player in made.items() if name != first.name))
+            wait_until(lambda: all(one.ended() == 0 for one in rest), "the run to end", deadline_s=DEADLINE_S)
+            assert coordinator.wait() == 0
+    assert ended.ended() == 2
+    assert "with a copy of this one's --state folder" in ended.log()
+    assert "Traceback" not in first.log() + other.log()
+    state = first.state if stays is first else tmp_path / "second"
+    assert tensor_bits(state / "personal.safetensors") == reference.bits[first.name]
 
 
 @pytest.mark.slow

@@ -6,16 +6,19 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from coordinator.record.journal import Draft, Entry, Journal, NotWritten, SqliteJournal
+from coordinator.cli import main
+from coordinator.record.journal import JOURNAL, Draft, Entry, Journal, NotWritten, SqliteJournal
 from coordinator.record.journal_check import read_journal
 from coordinator.record.snapshots import Snapshot
 from fedap_core.errors import InvalidInput
 from scripts.inmemory.disk import MemoryJournal
+from tests.support.cohorts import run_command
+from tests.unit.coordinator.test_following import ONE_ROUND, STARTED, write_run
 
 
 class JournalContract:
@@ -180,3 +183,29 @@ def test_reading_a_journal_that_does_not_exist_creates_nothing(tmp_path: Path) -
     with pytest.raises(InvalidInput, match="the journal of a run"):
         SqliteJournal(tmp_path / "journal.sqlite", read_only=True)
     assert list(tmp_path.iterdir()) == []
+
+
+def damage_page(data: bytearray) -> None:
+    """The page on which the entries are: SQLite finds it malformed."""
+    at = data.rindex(b"RoundOpened") // 4096 * 4096
+    data[at : at + 4096] = b"\xff" * 4096
+
+
+def change_entry(data: bytearray) -> None:
+    """A name in an entry: SQLite finds nothing wrong, and nobody of that name has joined."""
+    data[data.rindex(b'"members": ["a"') + 13] = ord("z")
+
+
+@pytest.mark.parametrize("damage", [damage_page, change_entry])
+@pytest.mark.parametrize("words", ["status {}", "status {} --json", "replay {}", "backup {} --out {}-copy"])
+def test_a_damaged_journal_ends_commands_that_read_it_in_one_line(
+    tmp_path: Path, damage: Callable[[bytearray], None], words: str
+) -> None:
+    folder = write_run(tmp_path / "run", [*STARTED, *ONE_ROUND])
+    data = bytearray((folder / JOURNAL).read_bytes())
+    damage(data)
+    (folder / JOURNAL).write_bytes(data)
+    outcome = run_command(main, *words.format(folder, folder).split())
+    assert outcome.is_one_clear_line, outcome
+    assert f"`fedap-coordinator recover {folder}`" in outcome.complaint
+    assert not (tmp_path / "run-copy").exists()
