@@ -109,8 +109,11 @@ def _has_current_folder() -> bool:
     return True
 
 
-def _system_error(error: OSError) -> InvalidInput | None:
-    """Return what the user can do about a system error; None if it is a bug or a failing disk."""
+def _lack_of_the_machine(error: OSError | RuntimeError) -> InvalidInput | None:
+    """Return what the user can do about an error of the system; None if it is a bug or a failing disk."""
+    if isinstance(error, RuntimeError):
+        wrong = InvalidInput("path", "one that begins with ~", "a user with a home folder", "Write the path in full.")
+        return wrong if str(error) == _NO_HOME else None
     if error.errno in _FULL:
         place = "standard output, or a file that was being written" if error.filename is None else str(error.filename)
         return InvalidInput("disk", place, "a disk with free space", f"{error.strerror}.")
@@ -137,16 +140,10 @@ def exit_on_invalid_input(command: Callable[[], object], *, interrupted: str | N
             raise
         print(f"error: {missing_library(library)}", file=sys.stderr)
         sys.exit(WRONG_INPUT)
-    except OSError as error:
-        wrong = _system_error(error)
+    except (OSError, RuntimeError) as error:
+        wrong = _lack_of_the_machine(error)
         if wrong is None:
             raise
-        print(f"error: {wrong}", file=sys.stderr)
-        sys.exit(WRONG_INPUT)
-    except RuntimeError as error:
-        if str(error) != _NO_HOME:
-            raise
-        wrong = InvalidInput("path", "one that begins with ~", "a user with a home folder", "Write the path in full.")
         print(f"error: {wrong}", file=sys.stderr)
         sys.exit(WRONG_INPUT)
     except BaseException as error:  # an interrupt in our serializer surfaces as pydantic's error

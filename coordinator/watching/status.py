@@ -21,11 +21,24 @@ def status_texts(folder: Path, *, as_json: bool, watch: bool) -> Iterator[str]:
     pause = threading.Event()
     before = None
     while True:
-        overview = follower.refresh()
-        text = json.dumps(overview.as_json()) if as_json else "\n".join(status_lines(read_run(folder)))
+        text, ended = _as_json(follower) if as_json else _as_text(folder)
         if text != before:
             yield text
         before = text
-        if not watch or overview.ended:
+        if not watch or ended:
             return
         pause.wait(AGAIN_S)
+
+
+def _as_json(follower: RunFollower) -> tuple[str, bool]:
+    overview = follower.refresh()
+    return json.dumps(overview.as_json()), overview.ended
+
+
+def _as_text(folder: Path) -> tuple[str, bool]:
+    """Read the run from its latest snapshot: reading all facts of a long run takes minutes."""
+    past = read_run(folder)
+    try:
+        return "\n".join(status_lines(past)), past.machine.state.ended
+    finally:
+        past.journal.close()
