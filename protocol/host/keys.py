@@ -30,16 +30,27 @@ def write_key_file(path: Path, pair: KeyPair) -> Path:
     if public == path:
         raise InvalidInput("key file", path, "another ending than .pub", "The public half is written to NAME.pub.")
     path.parent.mkdir(parents=True, exist_ok=True)
-    for file, text, mode in ((path, pair.text, 0o600), (public, pair.public_text, 0o644)):
-        try:
+    made: list[Path] = []
+    try:
+        for file, text, mode in ((path, pair.text, 0o600), (public, pair.public_text, 0o644)):
             handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        except FileExistsError as error:
-            raise InvalidInput("key file", file, "a file that does not exist yet", "Delete it first.") from error
-        with os.fdopen(handle, "w") as opened:
-            opened.write(text)
-            opened.flush()
-            os.fsync(opened.fileno())
+            made.append(file)
+            with os.fdopen(handle, "w") as opened:
+                opened.write(text)
+                opened.flush()
+                os.fsync(opened.fileno())
+    except FileExistsError as error:
+        _remove(made)
+        raise InvalidInput("key file", file, "a file that does not exist yet", "Delete it first.") from error
+    except OSError:  # a full disk: the same command must work once there is room
+        _remove(made)
+        raise
     return public
+
+
+def _remove(files: list[Path]) -> None:
+    for file in files:
+        file.unlink(missing_ok=True)
 
 
 def read_key_file(path: Path, make: str = "Create one with keygen.") -> KeyPair:
