@@ -109,8 +109,11 @@ def _has_current_folder() -> bool:
     return True
 
 
-def _system_error(error: OSError) -> InvalidInput | None:
-    """Return what the user can do about a system error; None if it is a bug or a failing disk."""
+def _lack_of_the_machine(error: OSError | RuntimeError) -> InvalidInput | None:
+    """Return what the user can do about an error of the system; None if it is a bug or a failing disk."""
+    if isinstance(error, RuntimeError):
+        wrong = InvalidInput("path", "one that begins with ~", "a user with a home folder", "Write the path in full.")
+        return wrong if str(error) == _NO_HOME else None
     if error.errno in _FULL:
         place = "standard output, or a file that was being written" if error.filename is None else str(error.filename)
         return InvalidInput("disk", place, "a disk with free space", f"{error.strerror}.")
@@ -130,11 +133,7 @@ def _complaint(error: BaseException) -> InvalidInput | str | None:
     if isinstance(error, ModuleNotFoundError):
         library = (error.name or "").partition(".")[0]
         return missing_library(library) if library in EXTRAS else None
-    if isinstance(error, OSError):
-        return _system_error(error)
-    if isinstance(error, RuntimeError) and str(error) == _NO_HOME:
-        return InvalidInput("path", "one that begins with ~", "a user with a home folder", "Write the path in full.")
-    return None
+    return _lack_of_the_machine(error) if isinstance(error, OSError | RuntimeError) else None
 
 
 def exit_on_invalid_input(command: Callable[[], object], *, interrupted: str | None = "interrupted") -> None:

@@ -33,6 +33,7 @@ from protocol.host.command import (
 from protocol.host.logs import make_output_unfailing
 from protocol.host.open_files import require_open_files
 from protocol.host.web.address import PageAddress
+from protocol.limits import ROUNDS
 from protocol.messages import Sealing
 
 Config = Annotated[Path | None, typer.Option(help="TOML file with any of these settings; options override it.")]
@@ -103,8 +104,8 @@ def check(
     given: Given,
     config: Config = None,
     option: Annotated[list[str] | None, typer.Option(help="key=value of the algorithm; repeatable.")] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of the federation.")] = 100,
-    warmup_rounds: Annotated[int, typer.Option(min=0, help="Rounds that produce the anchor.")] = 0,
+    rounds: Annotated[int, typer.Option(min=1, max=ROUNDS, help="Rounds of the federation.")] = 100,
+    warmup_rounds: Annotated[int, typer.Option(min=0, max=ROUNDS, help="Rounds that produce the anchor.")] = 0,
     encoding: Annotated[str, typer.Option(help=f"One of {', '.join(ENCODINGS)}.")] = "f32",
     scores: Annotated[
         ScoresTo, typer.Option(help="Whether the coordinator of a sealed run sees losses and scores.")

@@ -44,7 +44,7 @@ from fedap_core.errors import InvalidInput
 from fedap_core.measures import measured_channels
 from fedap_core.model_spec import ModelSpec
 from fedap_core.strategies import Evidence, Measure, Phase
-from protocol.encodings import DIFFERENCES, from_wire
+from protocol.encodings import DIFFERENCES
 from protocol.errors import RemoteProtocolError
 from protocol.limits import MIB, SLICE_BYTES
 from protocol.sealed_sets import SEALED
@@ -206,7 +206,7 @@ class Jobs:
                 return Judgement(code="wrong-tensors", reason=reason), None
             if given is None:
                 raise BaseGone(f"the model that the update of {action.member} is a difference to is no longer here")
-            staged = self._store.restage(refs_of(action)[0], _sum(given, staged))
+            staged = self._store.restage(refs_of(action)[0], _sums(given, staged))
         start = self._forms.weights(WeightsRef(source=Source.INITIAL), action.phase)
         with OpenFiles() as files:
             values = FloatReader(staged, files)
@@ -361,11 +361,11 @@ def _blocks(
         yield values.block(start, count), None if sent is None else sent.block(start, count)
 
 
-def _sum(given: Payload, staged: Staged) -> Float32Array:
-    """Return the sum of the weights sent and the reported difference, (elements,)."""
-    elements = staged.layout.elements
-    base = from_wire(given.read(0, given.size_bytes), given.encoding, elements)
-    return base + from_wire(_bytes(staged), staged.encoding, elements)
+def _sums(given: Payload, staged: Staged) -> Iterator[Float32Array]:
+    """Yield the sum of the weights sent and the reported difference, block by block."""
+    with OpenFiles() as files:
+        for added, base in _blocks(FloatReader(staged, files), FloatReader(given, files), staged.layout.elements):
+            yield added if base is None else base + added
 
 
 def _length(values: FloatReader, size: int) -> float:

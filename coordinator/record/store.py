@@ -12,9 +12,11 @@ import contextlib
 import os
 import shutil
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import numpy as np
 
 from coordinator.decisions.actions import BlobRef, RowRef
 from coordinator.record.blobs import StoredSet, checksum_of, describe, fault_of, finish, force, opened, write_finished
@@ -93,11 +95,27 @@ class Store:
             raise InvalidInput("report", ref, "one that has arrived")
         return self._staged[ref]
 
-    def restage(self, ref: BlobRef, values: Float32Array) -> Staged:
-        """Replace a report's staged difference with the full values, because the base it refers to will be deleted."""
+    def restage(self, ref: BlobRef, blocks: Iterable[Float32Array]) -> Staged:
+        """Replace a report's staged difference with the full values, because the base it refers to will be deleted.
+        blocks: the values in order, which may be read from the difference as they are written."""
         layout = self.staged(ref).layout
+        if layout.size_bytes("f32") <= SLICE_BYTES:
+            values = np.concatenate([*blocks, np.empty(0, dtype=np.float32)])
+            self.discard(ref)
+            self.stage(ref, TensorSet.staying(layout, "f32", to_wire(values, "f32")))
+            return self._staged[ref]
+        path = self._place("staged", ref)
+        full = path.with_name(f"{path.name}~full")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with full.open("wb") as file:
+                for block in blocks:
+                    file.write(to_wire(block, "f32"))
+        except OSError:
+            full.unlink(missing_ok=True)
+            raise
         self.discard(ref)
-        self.stage(ref, TensorSet.staying(layout, "f32", to_wire(values, "f32")))
+        self._staged[ref] = Staged(path=full.replace(path), layout=layout, encoding="f32")
         return self._staged[ref]
 
     def is_staged(self, ref: BlobRef) -> bool:

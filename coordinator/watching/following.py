@@ -15,7 +15,7 @@ from coordinator.decisions import facts
 from coordinator.decisions.progress import RunProgress
 from coordinator.observers.log_lines import event_of
 from coordinator.observers.notice_file import read_notices
-from coordinator.observers.pulse_file import read_pulse
+from coordinator.observers.pulse_file import Pulse, read_pulse
 from coordinator.record.journal import JOURNAL, Entry, SqliteJournal, fact_of
 from coordinator.record.traffic import TrafficCounts
 from coordinator.runs import LOCK, stored_machine
@@ -27,6 +27,15 @@ from protocol.host.locks import is_locked
 _EVENTS_KEPT = 40
 _QUIET = (facts.UpdateAccepted, facts.StatsAccepted, facts.RowPlanned, facts.RoundOpened, facts.Weighed)
 """Facts that every round has many of and the member table already shows."""
+
+
+def run_clock_s(pulse: Pulse | None, last_s: float, *, stands: bool) -> float:
+    """Return the time on the run clock. last_s: of the last fact; stands: whether the clock has stopped, because nobody
+    serves the run or it has ended."""
+    if pulse is None:
+        return last_s
+    since_s = 0.0 if stands else max(time.monotonic() - pulse.written_s, 0.0)
+    return max(last_s, pulse.time_s + since_s)
 
 
 class RunFollower:
@@ -100,9 +109,7 @@ class RunFollower:
 
     def _beside(self) -> Surroundings:
         pulse, running = read_pulse(self._folder), is_locked(self._folder / LOCK)
-        now_s = max(self._last_s, pulse.time_s if pulse is not None else 0.0)
-        if pulse is not None and running and not self._machine.state.ended:
-            now_s = max(now_s, pulse.time_s + max(time.monotonic() - pulse.written_s, 0.0))
+        now_s = run_clock_s(pulse, self._last_s, stands=not running or self._machine.state.ended)
         room = os.statvfs(self._folder)
         return Surroundings(
             running=running,

@@ -117,7 +117,7 @@ class HomeFollower:
 def current_run(state: Path) -> str | None:
     """The run that was last prepared in a state folder."""
     with suppress(OSError):
-        return (state / "state" / "current").read_text(encoding="utf-8").strip() or None
+        return (state / "state" / "current").read_text(encoding="utf-8", errors="replace").strip() or None
     return None
 
 
@@ -176,7 +176,7 @@ def _scores(path: Path, run: str | None, saved: Mapping[str, dict[str, Any]]) ->
     last model."""
     found: dict[int, float] = {}
     with suppress(OSError):
-        for line in path.read_text(encoding="utf-8").splitlines():
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             with suppress(ValueError, KeyError, TypeError):
                 one = json.loads(line)
                 if one["run"] == run and one["accuracy"] is not None:

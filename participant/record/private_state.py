@@ -220,7 +220,7 @@ class PrivateState:
     def current_run(self) -> str | None:
         """The run that was last prepared here, if its start model still exists."""
         path = self.folder / "state" / "current"
-        run = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+        run = path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else ""
         return run if run and (self.folder / "state" / run / "start.safetensors").is_file() else None
 
     def has_finished(self, run: str | None) -> bool:

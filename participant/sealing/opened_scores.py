@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from fedap_core.errors import InvalidInput
+from participant.record.agreement import read_terms
 from participant.sealing.boxes import Boxes, Contents, plan_digest
 from participant.sealing.group_key import read_group_key
 from participant.sealing.sealed_run import SCORES
@@ -73,10 +73,10 @@ def _cached(folder: Path, state: Path, key_file: Path) -> Mapping[tuple[int, str
 def _boxes(state: Path, key_file: Path) -> tuple[str, Boxes]:
     """Return the participant's current run, and an opener for its boxes."""
     current = state / "state" / "current"
-    if not current.is_file():
+    run = current.read_text(encoding="utf-8", errors="replace").strip() if current.is_file() else ""
+    terms = read_terms(state / "state" / run) if run else None
+    if terms is None:
         raise InvalidInput("state", str(state), "the state folder of a participant that has joined the run")
-    run = current.read_text(encoding="utf-8").strip()
-    terms = json.loads((state / "state" / run / "agreement.json").read_text(encoding="utf-8"))
     return run, Boxes(key=read_group_key(key_file), run=run, plan=plan_digest(terms["plan"]))
 
 

@@ -58,7 +58,7 @@ def anchor_model(order: Anchor, spec: ModelSpec, files: RunState, start: State, 
     if refused is not None:
         raise OrderRefused(refused)
     path, digest = files.path / ANCHOR_FILE, state_digest(state)
-    kept = path.read_text(encoding="utf-8").strip() if path.is_file() else digest
+    kept = path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else digest
     if kept != digest:
         reason = f"anchor {order.round_no}: got another model than before, expected one anchor for the whole run"
         raise OrderRefused(Refusal(code="bad-field", reason=reason))

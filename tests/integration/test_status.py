@@ -3,7 +3,9 @@ last score, and which model it belongs to. A coordinator at work, real sockets."
 
 from __future__ import annotations
 
+import sqlite3
 import threading
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from coordinator.cli import main
 from coordinator.decisions import facts
 from coordinator.evaluations import LastScore, evaluation_line
 from coordinator.observers.log_lines import event_of, shown_round
+from coordinator.record import snapshots
 from coordinator.runs import read_run
 from coordinator.summaries import history_lines, status_lines
 from fedap_core.arrays import Float32Array
@@ -135,3 +138,27 @@ def test_member_taken_off_the_list_is_removed_and_not_quarantined(code: str, eve
 def test_rounds_that_people_read_count_from_one_and_the_end_names_those_that_were_trained() -> None:
     assert shown_round(facts.RoundClosed(round_no=0, reason="all", reported=("a",), missing=()), 0) == 1
     assert shown_round(facts.GoodbyeAccepted(member="a", round_no=2, scores=()), 2) == 2
+
+
+def test_the_status_of_a_long_run_is_read_from_its_latest_snapshot(tmp_path: Path) -> None:
+    """A fact from before the snapshot that nobody can read is not missed; all facts of a long run take minutes."""
+    model, rounds = tiny_model(), snapshots.EVERY_ROUNDS + 1
+    settings = fields(tmp_path / "run", model.write(tmp_path / "i.safetensors"), algorithm="fedavg", rounds=rounds)
+    coordinator = RunningCoordinator(settings)
+    peers = [
+        ThreadedPeer(
+            coordinator.federation.endpoint,
+            model.hello(name),
+            work=lambda _round_no, weights: weights,
+            scores=lambda _round_no: (score(50),),
+        )
+        for name in MEMBERS
+    ]
+    with running(peers):
+        assert all(peer.ended.wait(WAIT_S) for peer in peers)
+        assert not coordinator.join().aborted
+    with closing(sqlite3.connect(tmp_path / "run" / "journal.sqlite")) as db, db:
+        db.execute("update entries set body = x'7b7d' where serial = 3")
+    found = run_command(main, "status", str(tmp_path / "run"))
+    assert found.code == 0, found.complaint
+    assert f"all {rounds} rounds are done" in found.out

@@ -171,6 +171,7 @@ JOIN = ["join", *DATA, "--model-file", "lenet.st", "--name", "a"]
         (["check", *DATA, "--model-file", "lenet.st", "--allow", "rounds<3"], "FIELD<=NUMBER"),
         (["check", *DATA, "--model-file", "lenet.st", "--trust-code", "os"], "package.module:name"),
         (["check", *DATA], "one of --model-file and --model"),
+        (["check", *DATA, "--model-file", "lenet.st", "--rounds", "9" * 20], "1000000"),
         (["check", *DATA, "--model-file", "lenet.st", "--algorithm", "fedpa"], "Did you mean 'fedap'"),
         (["check", *DATA, "--model-file", "lenet.st", "--encoding", "f8"], "encoding: got f8"),
         (["check", *DATA, "--model-file", "lenet.st", "--split", "half"], "split: got half, expected 'paper'"),

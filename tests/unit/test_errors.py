@@ -104,6 +104,42 @@ def test_a_path_that_cannot_be_used_is_wrong_input_and_a_failing_disk_is_not(
 
 
 @pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            "disk: got standard output, or a file that was being written",
+        ),
+        (OSError(errno.EDQUOT, "Quota exceeded", "a.key"), "disk: got a.key, expected a disk with free space. Quota"),
+        (
+            OSError(errno.ENAMETOOLONG, "File name too long", "x"),
+            "path: got x, expected one that can be used here. File",
+        ),
+        (RuntimeError("Could not determine home directory."), "path: got one that begins with ~"),
+    ],
+)
+def test_what_the_machine_lacks_is_one_line(error: Exception, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(SystemExit) as ended:
+        exit_on_invalid_input(fail)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {line}")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), OSError(errno.EACCES, "a bug without a path")])
+def test_other_errors_of_the_system_escape(error: Exception) -> None:
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(type(error), match="a bug"):
+        exit_on_invalid_input(fail)
+
+
+@pytest.mark.parametrize(
     ("complaint", "described", "expected"),
     [
         ("Input should be greater than 0", None, "greater than 0"),

@@ -137,7 +137,7 @@ def read_token(path: Path) -> str:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w") as file:
             file.write(secrets.token_urlsafe(32) + "\n")
-    token = path.read_text(encoding="utf-8").strip()
+    token = path.read_text(encoding="utf-8", errors="replace").strip()
     if len(token) < _LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
         raise InvalidInput("page-token", path, f"a file with a token of at least {_LEAST_TOKEN} letters and digits")
     return token

@@ -15,6 +15,7 @@ from coordinator.wire.auth import Authenticator, secure
 from fedap_core.errors import InvalidInput
 from protocol.host.keys import generate_keys, read_key_file, write_key_file
 from protocol.keys import KeyPair
+from tests.support.disks import fill, small_disk
 
 
 class Clock:
@@ -63,6 +64,16 @@ def test_an_existing_key_file_is_never_replaced(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="does not exist yet"):
         write_key_file(tmp_path / "c.key", generate_keys())
     assert read_key_file(tmp_path / "c.key") == first
+
+
+def test_a_key_that_a_full_disk_cuts_off_leaves_nothing_so_that_the_same_command_works_later(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        ballast = fill(disk, leave=0)
+        with pytest.raises(OSError, match="No space left"):
+            write_key_file(disk / "c.key", generate_keys())
+        assert list(disk.iterdir()) == [ballast]
+        ballast.unlink()
+        assert write_key_file(disk / "c.key", generate_keys()).is_file()
 
 
 def test_a_key_file_that_others_may_read_is_refused_with_the_remedy(tmp_path: Path) -> None:

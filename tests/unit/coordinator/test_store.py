@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 from coordinator.decisions.actions import BlobRef, RowRef
 from coordinator.record.blobs import checksum_of, describe, read_bytes
 from coordinator.record.store import Store
+from fedap_core.arrays import Float32Array
 from fedap_core.errors import InvalidInput
 from protocol.limits import SLICE_BYTES
 from protocol.naming import content_name
@@ -46,6 +49,35 @@ def test_what_is_only_staged_is_gone_after_a_restart(tmp_path: Path) -> None:
     assert not Store(tmp_path).is_staged(REF)
     with pytest.raises(InvalidInput):
         Store(tmp_path).blob(REF)
+
+
+@pytest.mark.parametrize("values", [0, 100, SLICE_BYTES // 4 + 1])
+def test_a_difference_is_replaced_by_its_values_and_a_large_one_never_held_in_memory(
+    tmp_path: Path, values: int
+) -> None:
+    store, difference = Store(tmp_path), np.full(values, 0.5, dtype=np.float32)
+    store.stage(REF, TensorSet.of({"w": difference}, encoding="f16"))
+    full = store.restage(REF, (difference[at : at + 65_536] + 1 for at in range(0, values, 65_536)))
+    assert full.encoding == "f32"
+    data = read_bytes(full.path, 0, 4 * values) if full.data is None else full.data
+    assert bytes(data) == (difference + 1).tobytes()
+    assert (full.data is None) == (4 * values > SLICE_BYTES)
+    store.keep({REF: checksum_of(data)})
+    assert bytes(read_bytes(Store(tmp_path).blob(REF).path, 0, 4 * values)) == bytes(data)
+
+
+def test_a_difference_whose_values_cannot_be_written_leaves_no_file_of_them(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.stage(REF, TensorSet.of({"w": np.zeros(SLICE_BYTES // 4 + 1, dtype=np.float32)}, encoding="f16"))
+    before = files_in(tmp_path)
+
+    def blocks() -> Iterator[Float32Array]:
+        yield np.ones(10, dtype=np.float32)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        store.restage(REF, blocks())
+    assert files_in(tmp_path) == before
 
 
 def test_discarded_bytes_leave_no_file(tmp_path: Path) -> None:

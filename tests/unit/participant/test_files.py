@@ -93,6 +93,16 @@ def test_a_slice_is_recorded_by_its_payloads_name_and_its_place(tmp_path: Path) 
     assert line == expected
 
 
+def test_a_damaged_note_of_the_current_run_only_means_that_none_is_known(tmp_path: Path) -> None:
+    with PrivateState(tmp_path) as state:
+        state.run("a-run", SPEC).write_start(INITIAL)
+        state.set_current("a-run")
+        assert state.current_run() == "a-run"
+        for damaged in (b"\xff\xfe", b"\0", b"", b"../.."):
+            (tmp_path / "state" / "current").write_bytes(damaged)
+            assert state.current_run() is None
+
+
 def test_a_saved_round_that_the_disk_changed_or_lost_is_named_and_not_used(tmp_path: Path) -> None:
     """Some 200 bits all over the file: each change is found, or concerns nothing that is taken from it."""
     with PrivateState(tmp_path) as state:
