@@ -51,7 +51,8 @@ crash are sent again."""
 REST_S = 0.02
 FEWEST_TO_REST = 4
 """How long small messages may wait in the socket while at least this many reports are awaited: waking up for one costs
-more than handling it. The last reports are handled at once."""
+more than handling it. The last reports are handled at once. Again and again, up to GATHER_S, as long as the socket
+holds only members' messages and as many reports would still be missing if all of these were reports."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,10 +135,9 @@ class Coordinator:
                 if self._not_written:
                     self._wait_for_journal()
                 else:
-                    if self._fits_messages and self._machine.awaited(self.now()) >= FEWEST_TO_REST:
-                        self._parts.router.rest(REST_S)
                     patience_s = self._patience()
-                    self._parts.router.wait(patience_s, hurry=self._parts.exchange.is_waiting)
+                    self._rest(GATHER_S if patience_s is None else min(GATHER_S, patience_s))
+                    self._parts.router.wait(self._patience(), hurry=self._parts.exchange.is_waiting)
                     self._extend_deadlines(patience_s)
                     self._turn()
                     self._extend_deadlines(0.0)
@@ -149,6 +149,17 @@ class Coordinator:
             self._parts.journal.close()
             self._parts.observers.close()
             self._parts.release()
+
+    def _rest(self, longest_s: float) -> None:
+        """Leave messages in the socket while many reports are awaited."""
+        began = self.now()
+        awaited = self._machine.awaited(began)
+        if not self._fits_messages or awaited < FEWEST_TO_REST:
+            return
+        while not self._parts.router.rest(REST_S) and self.now() < began + longest_s:
+            unread = self._parts.router.unread_members()
+            if unread is None or awaited - unread < FEWEST_TO_REST or self._parts.exchange.is_delivering:
+                return
 
     def _turn(self) -> None:
         """Run one iteration: handle messages, finished work, stop requests and deadlines."""

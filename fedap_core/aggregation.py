@@ -258,10 +258,12 @@ class _Scratch:
         columns = tile_columns(members)
         self.givers = np.zeros((members, columns + _APART), dtype=np.float32)[:, :columns]
         self.receivers = np.empty((rows, columns + _APART), dtype=np.float32)[:, :columns]
+        self._used = 0
 
     def tile(self, width: int) -> Float32Array:
         """Return the memory for `width` columns of the givers; the rest is zeros."""
-        self.givers[:, width:] = 0.0
+        self.givers[:, width : self._used] = 0.0  # the columns after these were never written to
+        self._used = width
         return self.givers[:, :width]
 
     def product(self, weights: Float32Array, width: int, givers: Float32Array | None = None) -> Float32Array:

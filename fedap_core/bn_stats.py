@@ -7,12 +7,16 @@ callers pass activations as (channels, values).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fedap_core.arrays import FloatArray
 from fedap_core.errors import InvalidInput
+
+_AT_ONCE = 1 << 15
+"""Values of whole channels whose moments are computed together: 256 KiB in float64, so that they stay in the cache."""
 
 _SYMMETRY_TOLERANCE = 1e-6
 """How far a covariance may differ from its transpose and from the variances, relative to its largest entry: another
@@ -49,23 +53,15 @@ class LayerMoments:
     @classmethod
     def of(cls, name: str, values: ArrayLike, *, with_covariance: bool = False) -> LayerMoments:
         """Compute the exact moments of `values`: (C, s), summed in float64. A constant channel has variance 0."""
-        z = np.asarray(values, dtype=np.float64)
+        z = np.asarray(values)
         if z.ndim != 2 or z.size == 0:
             raise InvalidInput(
                 f"statistics of layer {name!r}", f"shape {z.shape}", "(channels, values), none of them 0"
             )
-        with np.errstate(over="ignore", invalid="ignore"):  # the constructor refuses overflows by name
-            mean = z.mean(axis=1)
-            if not np.isfinite(mean).all() and not np.isfinite(z).all():
-                raise InvalidInput(
-                    f"statistics of layer {name!r}", "NaN or Inf among the layer's inputs", "finite inputs"
-                )
-            centred = z - mean[:, None]
-            mean += centred.mean(axis=1)  # corrects the rounding of the first pass
-            np.subtract(z, mean[:, None], out=centred)
-            covariance = centred @ centred.T / z.shape[1] if with_covariance else None
-            variance = np.square(centred, out=centred).mean(axis=1) if covariance is None else covariance.diagonal()
-        return cls(name=name, count=z.shape[1], mean=mean, variance=variance, covariance=covariance)
+        at_once = len(z) if with_covariance else max(_AT_ONCE // z.shape[1], 1)
+        parts = [_moments(name, z[start : start + at_once], with_covariance) for start in range(0, len(z), at_once)]
+        mean, variance = (np.concatenate(found) for found in zip(*(part[:2] for part in parts), strict=True))
+        return cls(name=name, count=z.shape[1], mean=mean, variance=variance, covariance=parts[0][2])
 
     @property
     def channels(self) -> int:
@@ -114,6 +110,23 @@ class LayerMoments:
         if np.abs(array.diagonal() - self.variance).max() > tolerance:
             raise InvalidInput(field, "a diagonal other than the variances", "the variances on the diagonal")
         return array
+
+
+def _moments(
+    name: str, values: NDArray[Any], with_covariance: bool
+) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+    """Return mean, variance and perhaps covariance of these channels; every channel is summed by itself."""
+    z = values.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):  # the constructor of LayerMoments refuses overflows by name
+        mean = z.mean(axis=1)
+        if not np.isfinite(mean).all() and not np.isfinite(z).all():
+            raise InvalidInput(f"statistics of layer {name!r}", "NaN or Inf among the layer's inputs", "finite inputs")
+        centred = z - mean[:, None]
+        mean += centred.mean(axis=1)  # corrects the rounding of the first pass
+        np.subtract(z, mean[:, None], out=centred)
+        covariance = centred @ centred.T / z.shape[1] if with_covariance else None
+        variance = np.square(centred, out=centred).mean(axis=1) if covariance is None else covariance.diagonal()
+    return mean, variance, covariance
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

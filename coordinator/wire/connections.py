@@ -243,9 +243,8 @@ class Arrivals:
         if arrival.fate is not Fate.TAKEN or waiting is None:
             return arrival.grants, None
         self._store.incoming.take(str(peer.member), piece.transfer, piece.offset, piece.data)
-        if not arrival.complete:
-            return arrival.grants, None
-        waiting.missing.discard(piece.transfer)
+        if arrival.complete:
+            waiting.missing.discard(piece.transfer)
         if waiting.missing:
             return arrival.grants, None
         del self._waiting[peer.connection]
@@ -294,9 +293,6 @@ class Arrivals:
             small = getattr(message, name, None)
             if small is not None and small.data is None:
                 raise Unwanted("wrong-tensors", f"{small.size_bytes} bytes of {name}; they must fit one message")
-        self._require_readable(message)
-
-    def _require_readable(self, message: Report) -> None:
         try:
             if isinstance(message, Update) and message.row is not None:
                 read_request(message.row)
@@ -338,6 +334,10 @@ class Deliveries:
     def is_waiting(self) -> bool:
         """Whether slices wait for room in the socket."""
         return bool(self._spans)
+
+    def __bool__(self) -> bool:
+        """Whether any payload is offered."""
+        return bool(self._offered)
 
     def offer(self, connection: str, payload: Payload, step: Step | None) -> None:
         """Open an offer: a message that announces this payload is about to be sent. Payloads of earlier orders are

@@ -91,6 +91,11 @@ class Exchange:
         """Whether to poll: slices wait for room, which the socket does not signal, or a connection is gone."""
         return self._deliveries.is_waiting or bool(self._gone)
 
+    @property
+    def is_delivering(self) -> bool:
+        """Whether a payload is being sent in slices, each of which waits for a grant."""
+        return bool(self._deliveries)
+
     # ---- in
 
     def receive(self, received: Received, now: float) -> list[Event]:

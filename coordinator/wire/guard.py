@@ -24,6 +24,7 @@ import structlog
 import zmq
 
 from protocol.backlog import (
+    HANDSHAKE_BYTES,
     Account,
     BacklogLimits,
     Excess,
@@ -131,6 +132,15 @@ class ConnectionGuard:
         """Whether to discard a message unread: a stranger's, while new connections are held off. That empties the
         socket sooner, and an honest stranger sends its hello again."""
         return self._is_shut and connection not in self._trusted
+
+    def unread_members(self) -> int | None:
+        """Return how many connections had messages in the socket at their last check, except for messages as small as a
+        handshake; None if one of the connections is not a member's: it may wait for an answer."""
+        with self._lock:
+            accounts = [watched.account for watched in self._watched.values()]
+        if not all(account.is_member for account in accounts):
+            return None
+        return sum(account.waiting > HANDSHAKE_BYTES for account in accounts)
 
     def close(self) -> None:
         """Release every connection. The monitor is disabled first: an unread queue would block the library."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -89,8 +90,8 @@ class Router:
         self._poller = zmq.Poller()
         self._poller.register(self._socket, zmq.POLLIN)
         self._poller.register(self._wake_read, zmq.POLLIN)
-        self._alarm = zmq.Poller()
-        self._alarm.register(self._wake_read, zmq.POLLIN)
+        self._alarm = select.poll()
+        self._alarm.register(self._wake_read, select.POLLIN)
         self._waiting: dict[str, deque[Sequence[Buffer]]] = {}
         self._held: dict[str, list[zmq.MessageTracker]] = {}
         self._most_held = max(in_flight_bytes // SLICE_BYTES, 1)
@@ -144,10 +145,17 @@ class Router:
         if self._wake_read in ready:
             os.read(self._wake_read, 4096)
 
-    def rest(self, timeout_s: float) -> None:
-        """Wait until `wake` is called or the time is over; messages stay in the socket."""
-        if self._alarm.poll(int(timeout_s * 1000)):
+    def rest(self, timeout_s: float) -> bool:
+        """Wait until `wake` is called or the time is over; messages stay in the socket. Return whether it was
+        called."""
+        is_awake = bool(self._alarm.poll(int(timeout_s * 1000)))
+        if is_awake:
             os.read(self._wake_read, 4096)
+        return is_awake
+
+    def unread_members(self) -> int | None:
+        """Return roughly how many members have messages in the socket; None: unknown, or others are connected."""
+        return self._guard.unread_members() if self._guard is not None else None
 
     def received(self, most: int) -> Iterator[Received]:
         """Yield the messages in the socket, at most `most`, because the loop has other work too."""

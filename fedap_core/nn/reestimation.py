@@ -28,7 +28,9 @@ def reestimate_batch_norm(model: nn.Module, batches: Iterable[Tensor]) -> None:
     seen: dict[str, LayerMoments] = {}
 
     def note(name: str, inputs: Tensor) -> None:
-        values = inputs.detach().movedim(1, 0).flatten(1).to("cpu", torch.float64)
+        values = inputs.detach().movedim(1, 0).flatten(1).cpu()
+        if values.dtype != torch.float32:  # numpy does not know every type; float32 is widened a few channels at a time
+            values = values.to(torch.float64)
         moments = LayerMoments.of(name, values.numpy())
         seen[name] = seen[name].merge(moments) if name in seen else moments
 

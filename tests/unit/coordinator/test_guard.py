@@ -188,3 +188,16 @@ def _repeats(connection: socket.socket) -> int:
     """`tcpi_total_retrans` of Linux's `struct tcp_info`."""
     info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
     return int(struct.unpack_from("=I", info, 100)[0])
+
+
+def test_members_with_unread_messages_are_counted_unless_a_stranger_is_connected() -> None:
+    """The socket's thread rests as long as few members have sent something, and nobody else can be waiting."""
+    with watching() as router, closing(welcomed(router)) as first, closing(welcomed(router)):
+        wait_for(lambda: router.unread_members() == 0, "two members that wait")
+        first.send(message([bytes(4 * KIB)]))
+        wait_for(lambda: router.unread_members() == 1, "the guard to see a message")
+        with closing(RawPeer.connected(router.endpoint)):
+            wait_for(lambda: router.unread_members() is None, "the guard to see a stranger")
+        wait_for(lambda: router.unread_members() == 1, "the stranger to be gone")
+        assert len(list(router.received(8))) == 1
+        wait_for(lambda: router.unread_members() == 0, "nothing to be left")

@@ -13,6 +13,7 @@ from protocol.backlog import (
     BacklogLimits,
     UnreadRemains,
     excesses,
+    is_inconspicuous,
     must_hold,
     wire_bytes,
 )
@@ -161,3 +162,27 @@ def test_with_keys_whoever_has_sent_more_than_a_handshake_counts() -> None:
     for number in range(200):
         many.gone(stranger(number, waiting=200), drains=0)
     assert many.is_too_much("a")
+
+
+def test_a_member_is_inconspicuous_exactly_if_no_check_would_act_on_it() -> None:
+    """Below every bound nothing follows; at each bound, and while a check is in progress, it is looked at."""
+    calm = member(FRAME_BYTES)
+    assert is_inconspicuous(calm, BOUNDS)
+    assert not cut([calm])
+    assert not must_hold(calm)
+    assert not is_inconspicuous(stranger(), BOUNDS)
+    assert not is_inconspicuous(member(FRAME_BYTES + 1), BOUNDS)
+    generous = BacklogLimits(strangers=3, message_bytes=2 * MEMBER_BYTES)
+    assert is_inconspicuous(member(MEMBER_BYTES), generous)
+    assert not is_inconspicuous(member(MEMBER_BYTES + 1), generous)
+    held, large = member(0), member(0)
+    held.is_held = True
+    large.read(FRAME_BYTES + 1)
+    assert not is_inconspicuous(held, BOUNDS)
+    assert not is_inconspicuous(large, BOUNDS)
+    watched = member(FRAME_BYTES + 1)
+    cut([watched])
+    watched.read(FRAME_BYTES)
+    assert watched.mark is not None
+    watched.largest = 0
+    assert not is_inconspicuous(watched, BOUNDS)
