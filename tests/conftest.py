@@ -9,8 +9,16 @@ import signal
 
 import pytest
 
+from tests.support import prefork
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in `sh -c 'tests &'`; children would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Where several processes run the tests, they share what starts commands for them."""
+    if config.getoption("numprocesses", None):
+        prefork.serve_this_run()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,10 +1,12 @@
 """Starts commands of the project without loading their imports each time: a server process has loaded them and forks.
 
-One server per command and pytest process. It has no threads and touches no tensor, so that what it forks is as clean
-as a process of its own; the child runs the command's `main` with its own arguments, environment, folder and output. It
-ends as an interpreter does, threads, exit handlers and output included, but leaves its memory to the system: to free,
-object by object, what it shares with the server would copy all of it and take longer than most runs of a test. A server
-ends, and its children with it, when the pytest process is gone.
+One server per command, for all processes of a test run: whoever runs the tests starts a process that hands callers over
+and forks the server of a command at its first call. A server has no threads and touches no tensor, so that what it
+forks is as clean as a process of its own; the child runs the command's `main` with its own arguments, environment,
+folder and output. It ends as an interpreter does, threads, exit handlers and output included, but leaves its memory to
+the system: to free, object by object, what it shares with the server would copy all of it and take longer than most
+runs of a test. Servers end, and their children with them, when the test run is gone; when one of its processes is gone,
+what that one had started ends.
 """
 
 from __future__ import annotations
@@ -21,12 +23,16 @@ import socket
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+_ADDRESS = "FEDAP_TEST_SERVERS"
+"""Where the servers of the test run listen: Linux's name of a socket without a file, its zero byte as @."""
 _REQUEST_BYTES = 1 << 17
 _PARENT_DEATH_SIGNAL = 1
 """PR_SET_PDEATHSIG of linux/prctl.h."""
@@ -111,14 +117,32 @@ def start(
 
 @cache
 def _server(module: str) -> socket.socket:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    """This process's line to the server of a command."""
+    if _ADDRESS not in os.environ:
+        serve_this_run()
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    line.connect(os.environ[_ADDRESS].replace("@", "\0"))
+    line.send(module.encode())
+    atexit.register(line.close)
+    return line
+
+
+def serve_this_run() -> None:
+    """Start servers for this process and those that it starts, which find them by a variable."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(f"\0fedap-tests-{uuid.uuid4().hex}")
+    listener.listen()
+    os.environ[_ADDRESS] = listener.getsockname().decode().replace("\0", "@")
+    ours, theirs = socket.socketpair()
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.prefork", module],
-        stdin=theirs.fileno(),
+        [sys.executable, "-m", "tests.support.prefork", str(listener.fileno()), str(theirs.fileno())],
+        stdin=subprocess.DEVNULL,
+        pass_fds=(listener.fileno(), theirs.fileno()),
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         start_new_session=True,
     )
+    listener.close()
     theirs.close()
 
     def end() -> None:
@@ -126,38 +150,93 @@ def _server(module: str) -> socket.socket:
         process.wait()
 
     atexit.register(end)
-    return ours
 
 
-def _serve(line: socket.socket) -> str | None:
-    """Fork on request. Returns in a child, with the name of the function to run, and with None when nobody is left."""
-    running: dict[int, tuple[int, int]] = {}  # its pidfd -> its id, and where its exit code goes
-    while True:
-        ready, _, _ = select.select([line.fileno(), *running], [], [])
-        for ended in set(ready) & running.keys():
-            pid, exit_code = running.pop(ended)
-            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+def _hand_over(listener: socket.socket, life: socket.socket) -> tuple[str, socket.socket] | None:
+    """Send every caller to the server of the command that it names. Returns in a new server, with its command and the
+    line on which its callers come, and with None when `life` has ended."""
+    servers: dict[str, socket.socket] = {}
+    while life not in (ready := select.select([listener, life], [], [])[0]):
+        for asked in ready:
+            caller, _ = asked.accept()
+            module = caller.recv(_REQUEST_BYTES).decode()
+            if module not in servers:
+                servers[module], theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                if os.fork() == 0:
+                    for line in (listener, life, caller, *servers.values()):
+                        line.close()
+                    return module, theirs
+                theirs.close()
+            socket.send_fds(servers[module], [b"a caller"], [caller.fileno()])
+            caller.close()
+    for line in servers.values():
+        line.close()
+    for _ in servers:
+        os.wait()
+    return None
+
+
+class _Server:
+    """Forks what its callers ask for, and passes on the exit codes."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self._callers: dict[int, socket.socket] = {}
+        self._running: dict[int, tuple[int, int, int]] = {}
+        """Its pidfd -> its id, where its exit code goes, and who asked."""
+
+    def serve(self) -> str | None:
+        """Returns in a child, with the name of the function to run, and with None when the test run is gone."""
+        while True:
+            ready, _, _ = select.select([self._line.fileno(), *self._callers, *self._running], [], [])
+            for one in ready:
+                if one in self._running:
+                    self._reap(one)
+                elif one in self._callers:
+                    if function := self._obey(one):
+                        return function
+                else:
+                    _, handles, _, _ = socket.recv_fds(self._line, 100, 1)
+                    if not handles:
+                        return None
+                    self._callers[handles[0]] = socket.socket(fileno=handles[0])
+
+    def _reap(self, ended: int) -> None:
+        pid, exit_code, _ = self._running.pop(ended)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        with suppress(BrokenPipeError):  # who asked is gone
             os.write(exit_code, str(code).encode())
-            os.close(exit_code)
-            os.close(ended)
-        if line.fileno() not in ready:
-            continue
-        text, handles, _, _ = socket.recv_fds(line, _REQUEST_BYTES, 3)
+        os.close(exit_code)
+        os.close(ended)
+
+    def _obey(self, number: int) -> str | None:
+        """Fork for a caller, or end what it has left behind; the name of a function in the child alone."""
+        caller = self._callers[number]
+        text, handles, _, _ = socket.recv_fds(caller, _REQUEST_BYTES, 3)
         if not text:
+            for pid in (pid for pid, _, asked in self._running.values() if asked == number):
+                os.kill(pid, signal.SIGKILL)
+            del self._callers[number]
+            caller.close()
             return None
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            for handle in (*running, *(exit_code for _, exit_code in running.values())):
+            for line in (self._line, *self._callers.values()):
+                line.close()
+            for handle, (_, exit_code, _) in self._running.items():
                 os.close(handle)
+                os.close(exit_code)
             request = json.loads(text)
             _become(request, handles, parent)
             return str(request["function"])
         exit_code, *others = handles
         for handle in others:
             os.close(handle)
-        running[os.pidfd_open(pid)] = (pid, exit_code)
-        line.send(str(pid).encode())
+        self._running[os.pidfd_open(pid)] = (pid, exit_code, number)
+        with suppress(BrokenPipeError):
+            caller.send(str(pid).encode())
+        return None
 
 
 def _become(request: dict[str, Any], handles: Sequence[int], parent: int) -> None:
@@ -169,7 +248,7 @@ def _become(request: dict[str, Any], handles: Sequence[int], parent: int) -> Non
     exit_code, stdout, stderr = handles
     os.close(exit_code)
     nothing = os.open(os.devnull, os.O_RDONLY)
-    for handle, number in ((nothing, 0), (stdout, 1), (stderr, 2)):  # 0 is the line to whoever asks
+    for handle, number in ((nothing, 0), (stdout, 1), (stderr, 2)):
         os.dup2(handle, number)
         os.close(handle)
     sys.argv = request["argv"]
@@ -194,10 +273,17 @@ def _run(command: Callable[[], None]) -> None:
     os._exit(code & 0xFF)
 
 
-if __name__ == "__main__":
-    module = importlib.import_module(sys.argv[1])
-    for name in (*_LOADED_LATER, *_LOADED_BY_COMMAND.get(sys.argv[1], ())):
-        importlib.import_module(name)
+def _serve_command(name: str, line: socket.socket) -> None:
+    """Load a command and fork it until the test run is gone; in a child, run it."""
+    command = importlib.import_module(name)
+    for other in (*_LOADED_LATER, *_LOADED_BY_COMMAND.get(name, ())):
+        importlib.import_module(other)
     gc.freeze()  # a collection in a child would copy every page that it shares
-    if function := _serve(socket.socket(fileno=os.dup(0))):
-        _run(getattr(module, function))
+    if function := _Server(line).serve():
+        _run(getattr(command, function))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    if new := _hand_over(*(socket.socket(fileno=int(number)) for number in sys.argv[1:])):
+        _serve_command(*new)
