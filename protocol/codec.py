@@ -7,7 +7,6 @@ allow. It keeps no state and must not know sockets, peers, or the order of messa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 import msgpack  # type: ignore[import-untyped]
 
@@ -27,6 +26,12 @@ from protocol.limits import DEPTH, HEADER_BYTES, ITEMS, LAYOUT_BYTES, SETS_PER_M
 from protocol.messages import KINDS, Message
 from protocol.tensors import TensorSet
 from protocol.versions import VERSION, Version
+
+_SET_FIELDS = {
+    name: tuple(field for field, contract in kind.CONTRACTS if isinstance(contract, Tensors))
+    for name, kind in KINDS.items()
+}
+"""The fields of every kind of message that hold tensor sets."""
 
 
 def encode(message: Message) -> list[Buffer]:
@@ -61,14 +66,8 @@ def decode(frames: Sequence[Buffer]) -> Message:
 
 def offers(message: Message) -> tuple[TensorSet, ...]:
     """Return the sets of a message that are announced but have not arrived, in the order of its fields."""
-    sets = [getattr(message, name) for name in _set_fields(type(message))]
+    sets = [getattr(message, name) for name in _SET_FIELDS[message.KIND]]
     return tuple(one for one in sets if one is not None and one.data is None)
-
-
-@cache
-def _set_fields(kind: type[Message]) -> tuple[str, ...]:
-    """Return the fields of a kind of message that hold tensor sets."""
-    return tuple(name for name, contract in kind.CONTRACTS if isinstance(contract, Tensors))
 
 
 def require_complete(message: Message) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from fedap_core.errors import InvalidInput
 from participant.decisions.consent import changed_plan, digest_of, terms_text
@@ -46,7 +47,7 @@ def refuse_another_algorithm(earlier: Path, welcome: Welcome) -> None:
         raise InvalidInput("plan.strategy", welcome.plan.strategy, f"{before}, as in the previous run", fix)
 
 
-def read_terms(folder: Path) -> Mapping[str, object] | None:
+def read_terms(folder: Path) -> Mapping[str, Any] | None:
     """Read the agreed terms from a run's folder; None before the first contact."""
     path = folder / FILE
     if not path.is_file():
