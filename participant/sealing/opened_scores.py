@@ -75,9 +75,10 @@ def _boxes(state: Path, key_file: Path) -> tuple[str, Boxes]:
     current = state / "state" / "current"
     run = current.read_text(encoding="utf-8", errors="replace").strip() if current.is_file() else ""
     terms = read_terms(state / "state" / run) if run else None
-    if terms is None:
+    plan = None if terms is None else terms["plan"]
+    if not isinstance(plan, Mapping):
         raise InvalidInput("state", str(state), "the state folder of a participant that has joined the run")
-    return run, Boxes(key=read_group_key(key_file), run=run, plan=plan_digest(terms["plan"]))
+    return run, Boxes(key=read_group_key(key_file), run=run, plan=plan_digest(plan))
 
 
 def _box(path: Path) -> bytes:
