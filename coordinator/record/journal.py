@@ -170,14 +170,14 @@ class SqliteJournal:
             raise InvalidInput("journal", f"{path} of format {found}", f"format {FORMAT}", fix)
 
     def append(self, drafts: Sequence[Draft]) -> int:
-        chain = self._chain
+        chain, rows = self._chain, []
+        for draft in drafts:
+            chain = chained(chain, draft)
+            rows.append((draft.time_s, draft.kind, draft.body, chain))
         with self._transaction():
-            for draft in drafts:
-                chain = chained(chain, draft)
-                values = (draft.time_s, draft.kind, draft.body, chain)
-                done = self._db.execute("insert into entries (time_s, kind, body, chain) values (?, ?, ?, ?)", values)
+            self._db.executemany("insert into entries (time_s, kind, body, chain) values (?, ?, ?, ?)", rows)
+            serial = self.last_serial()
         self._chain = chain
-        serial = int(done.lastrowid or 0)
         self._note_head(serial)
         return serial
 
