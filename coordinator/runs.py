@@ -7,7 +7,6 @@ the run itself is decided elsewhere.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import math
@@ -27,7 +26,7 @@ from coordinator.decisions.rules import Rules
 from coordinator.observers import Observer, Observers, make_observers
 from coordinator.observers.notice_file import read_notices
 from coordinator.record.blobs import OpenFiles
-from coordinator.record.disk import SpaceGuard, expected_members
+from coordinator.record.disk import SpaceGuard, expected_members, room_beside
 from coordinator.record.folder_check import note_models, require_sound
 from coordinator.record.journal import JOURNAL, Journal, Ledger, NotWritten, SqliteJournal, replay
 from coordinator.record.member_list import MemberList
@@ -208,26 +207,13 @@ def _assemble(
 
 def _space_guard(config: RunConfig, machine: RoundMachine, store: Store, row_bytes: int) -> SpaceGuard:
     return SpaceGuard(
-        free_bytes=_room_beside(config.folder / JOURNAL, store),
+        free_bytes=room_beside(config.folder / JOURNAL, store.free_bytes),
         can_write=store.can_write,
         members=partial(expected_members, machine, config.members.at_least),
         row_bytes=row_bytes,
         reserve_bytes=config.storage.reserve_bytes,
         clock=time.monotonic,
     )
-
-
-def _room_beside(journal: Path, store: Store) -> Callable[[], int]:
-    """Return a function that returns the free space. OSError while the journal that this process writes is not in its
-    place: it was moved or deleted, and a restart would not find what is written to it."""
-    began = journal.stat().st_ino if journal.exists() else None
-
-    def free_bytes() -> int:
-        if began is not None and journal.stat().st_ino != began:
-            raise FileNotFoundError(errno.ENOENT, "another file is in its place", str(journal))
-        return store.free_bytes()
-
-    return free_bytes
 
 
 def _row_bytes(forms: ModelForms, rules: Rules) -> int:

@@ -9,6 +9,7 @@ machine decides what follows.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -83,6 +84,20 @@ _LONGEST_RETRY_S = 60.0
 def expected_members(machine: RoundMachine, at_least: int) -> int:
     """Return how many members the next round may have."""
     return max(len(machine.state.active()), at_least)
+
+
+def room_beside(journal: Path, free_bytes: Callable[[], int]) -> Callable[[], int]:
+    """Return a function that returns the free space. OSError while the journal that this process writes is not in its
+    place: it was moved or deleted, and a restart would not find what is written to it."""
+    began = journal.stat().st_ino if journal.exists() else None
+
+    def checked() -> int:
+        if began is not None and journal.stat().st_ino != began:
+            raise FileNotFoundError(errno.ENOENT, "another file is in its place", str(journal))
+        return free_bytes()
+
+    return checked
+
 
 
 class SpaceGuard:
