@@ -24,6 +24,7 @@ from fedap_core.nn.samples import Samples
 from participant.data import load_new
 from participant.data.base import DataOptions, NewSamples
 from participant.record.model_file import module_of, read_model
+from protocol.host.command import require_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +72,7 @@ def _require_fits(new: NewSamples, spec: ModelSpec) -> None:
 
 def write_predictions(out: Path, predictions: Predictions) -> None:
     """Write the table atomically."""
-    if out.is_dir():
-        raise InvalidInput("out", str(out), "a file to write", "This is a folder.")
+    require_file(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(
         "w", dir=out.parent, prefix=f".{out.name}.", delete=False, newline="", encoding="utf-8"

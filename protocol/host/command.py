@@ -60,10 +60,16 @@ def settings_text(model: type[BaseModel], short: Mapping[str, str], *, example: 
     return example_file(model) if example else reference_table(model, flags_of(model, short))
 
 
+def require_file(out: Path) -> None:
+    """Refuse to write a file where something else is: it would be replaced, and /dev/null is needed by others."""
+    if out.exists() and not out.is_file():
+        what = "a folder" if out.is_dir() else "a device or a pipe"
+        raise InvalidInput("out", str(out), "a file to write", f"This is {what}.")
+
+
 def require_free(out: Path, *, force: bool) -> None:
-    """Refuse a file to write that exists, unless it may be replaced, and a folder in its place."""
-    if out.is_dir():
-        raise InvalidInput("out", str(out), "a file to write", "This is a folder.")
+    """Refuse a file to write that exists, unless it may be replaced, and anything else in its place."""
+    require_file(out)
     if out.exists() and not force:
         raise InvalidInput("out", str(out), "a file that does not exist yet", "Use --force to replace it.")
 

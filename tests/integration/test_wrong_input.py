@@ -5,6 +5,7 @@ The real entry points, called as the console commands call them; nothing is star
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -39,6 +40,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "raising.py").write_text("1 / 0\n")
     (folder / "factories.py").write_text(FACTORIES)
     (folder / "empty").mkdir()
+    os.mkfifo(folder / "pipe")
     (folder / "empty-journal").mkdir()
     (folder / "empty-journal" / "journal.sqlite").write_bytes(b"")
     np.savez(folder / "nothing.npz", z=np.zeros(3))
@@ -190,6 +192,11 @@ JOIN = ["join", *DATA, "--model-file", "lenet.st", "--name", "a"]
         (["keygen", "--name", "a", "--folder", "tiny.st"], "tiny.st"),
         (["predict", "--model", "garbage.st", *DATA, "--out", "o.csv"], "intact safetensors"),
         (["predict", "--model", "lenet.st", *DATA, "--out", "."], "out: got ., expected a file"),
+        (
+            ["predict", "--model", "lenet.st", *DATA, "--out", "pipe"],
+            "out: got pipe, expected a file to write. This is",
+        ),
+        (["init", *DATA, "--model", "lenet5", "--out", "pipe", "--force"], "This is a device or a pipe"),
         (["predict", "--model", "lenet.st", "--data", "nothing.npz", "--out", "o.csv"], "an array named 'x'"),
         (["export", "--state", "empty", "--out", "b.st"], "personal.safetensors"),
         (["init", *DATA, "--model", "lenet5", "--out", "lenet.st"], "--force"),

@@ -11,6 +11,7 @@ from pathlib import Path
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from fedap_core.errors import InvalidInput
+from protocol.host.command import require_file
 from scripts.report.algorithms import style
 from scripts.report.page import wording
 from scripts.report.page.leakage import Leakage
@@ -28,8 +29,7 @@ def write(study: Study, out: Path, leakage: Leakage | None = None) -> Path:
 
 def write_page(text: str, out: Path) -> Path:
     """Replace a page atomically and return its path."""
-    if out.is_dir():
-        raise InvalidInput("out", str(out), "a file to write", "This is a folder.")
+    require_file(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         write_text(out, text)
