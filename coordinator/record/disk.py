@@ -99,7 +99,6 @@ def room_beside(journal: Path, free_bytes: Callable[[], int]) -> Callable[[], in
     return checked
 
 
-
 class SpaceGuard:
     """Reports when disk space becomes low or sufficient again. clock: any monotonic clock."""
 
