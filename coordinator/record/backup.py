@@ -1,12 +1,14 @@
 """Make a consistent copy of a run's folder during the run: the journal at one moment, and the files it refers to.
 
-The journal is copied first, with SQLite's backup; then the files that this copy names. If one of them was deleted
-meanwhile, the journal has advanced, and everything is copied again. Files that can be computed again (rows, encoded
+The journal is copied first, with SQLite's backup; right after it all reports, and checked only then, because a short
+round may be over before the journal has been read. If a report that the copied journal names was deleted meanwhile,
+everything is copied again. Files that can be computed again (rows, encoded
 models) are left out. To restore a backup, put it in the place of the folder.
 """
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sqlite3
 from pathlib import Path
@@ -15,7 +17,7 @@ from coordinator.decisions.rules import Rules
 from coordinator.decisions.state import State
 from coordinator.decisions.work import needed_blobs
 from coordinator.record.blobs import force
-from coordinator.record.folder_check import blob_faults, replayed
+from coordinator.record.folder_check import BLOBS, blob_faults, blob_path, replayed
 from coordinator.record.journal import JOURNAL, SqliteJournal
 from coordinator.record.journal_check import read_journal
 from coordinator.record.traffic import TRAFFIC
@@ -24,10 +26,13 @@ from fedap_core.errors import InvalidInput
 _TRIES = 20
 """Each try takes as long as copying; for a run that opens rounds faster than that, a consistent copy is luck."""
 
-_ADVICE = "`fedap-coordinator recover` prints whether one is damaged."
+_ADVICE = (
+    "Either its rounds take less time than copying, and it can be copied when it has stopped, or a file is damaged: "
+    "`fedap-coordinator recover` prints which."
+)
 
 _BESIDE = ("run.toml", TRAFFIC, "tables")
-"""Results and reports, copied if they exist."""
+"""Results and tables of scores, copied if they exist."""
 
 
 def back_up(folder: Path, out: Path, rules: Rules) -> str:
@@ -55,7 +60,8 @@ def _copy(folder: Path, part: Path, rules: Rules) -> State:
     for _ in range(_TRIES):
         part.mkdir(parents=True, mode=0o700)
         _copy_journal(folder, part)
-        if _copy_blobs(folder, part, rules):
+        _copy_blobs(folder, part)
+        if _is_complete(folder, part, rules):
             break
         shutil.rmtree(part)
     else:
@@ -78,19 +84,25 @@ def _copy_journal(folder: Path, part: Path) -> None:
         journal.copy_to(part / JOURNAL)
     finally:
         journal.close()
+
+
+def _copy_blobs(folder: Path, part: Path) -> None:
+    """Copy all files of reports that exist at this moment; some may be deleted while this goes on."""
+    for source in (folder / BLOBS).rglob("*"):
+        target = part / source.relative_to(folder)
+        with contextlib.suppress(FileNotFoundError):
+            if source.is_file():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, target)
+
+
+def _is_complete(folder: Path, part: Path, rules: Rules) -> bool:
+    """Whether the copy has every file that its journal names, intact; delete those that it does not name."""
     if wrong := read_journal(part).wrong:
         raise InvalidInput(str(folder / JOURNAL), f"a file that {wrong}", "an intact journal")
-
-
-def _copy_blobs(folder: Path, part: Path, rules: Rules) -> bool:
-    """Copy the files that the copied journal names; return whether all existed and are intact in the copy."""
     state, marked = replayed(part, rules)
     needed = needed_blobs(state) - marked
-    for ref in needed:
-        name = Path("blobs", ref.kind, f"{ref.round_no:07d}", ref.member)
-        (part / name).parent.mkdir(parents=True, exist_ok=True)
-        try:
-            shutil.copyfile(folder / name, part / name)
-        except FileNotFoundError:
-            return False
+    named = {blob_path(part, ref) for ref in needed}
+    for path in [path for path in (part / BLOBS).rglob("*") if path.is_file() and path not in named]:
+        path.unlink()
     return not blob_faults(part, needed)

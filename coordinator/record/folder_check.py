@@ -23,6 +23,9 @@ from coordinator.record.journal import JOURNAL, Journal, SqliteJournal, replay
 from coordinator.record.journal_check import read_journal
 from fedap_core.errors import InvalidInput
 
+BLOBS = "blobs"
+"""Folder of the reports that are kept."""
+
 REFETCH = "refetch"
 """Name of the metadata that lists reports to fetch from their members again."""
 
@@ -80,11 +83,16 @@ def replayed(folder: Path, rules: Rules) -> tuple[State, frozenset[BlobRef]]:
         journal.close()
 
 
+def blob_path(folder: Path, ref: BlobRef) -> Path:
+    """Return where a stored report is kept in a run's folder."""
+    return folder / BLOBS / ref.kind / f"{ref.round_no:07d}" / ref.member
+
+
 def blob_faults(folder: Path, refs: Collection[BlobRef]) -> list[BlobFault]:
     """Return the faults of these reports' files, in a fixed order."""
     faults = []
     for ref in sorted(refs, key=lambda one: (one.kind, one.round_no, one.member)):
-        path = folder / "blobs" / ref.kind / f"{ref.round_no:07d}" / ref.member
+        path = blob_path(folder, ref)
         if wrong := fault_of(path):
             faults.append(BlobFault(ref=ref, path=path, wrong=wrong))
     return faults
