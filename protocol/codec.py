@@ -61,14 +61,14 @@ def decode(frames: Sequence[Buffer]) -> Message:
 
 def offers(message: Message) -> tuple[TensorSet, ...]:
     """Return the sets of a message that are announced but have not arrived, in the order of its fields."""
-    sets = [getattr(message, name) for name in _set_fields(type(message))]
+    sets = [getattr(message, name) for name in _set_fields(message.KIND)]
     return tuple(one for one in sets if one is not None and one.data is None)
 
 
 @cache
-def _set_fields(kind: type[Message]) -> tuple[str, ...]:
+def _set_fields(kind: str) -> tuple[str, ...]:
     """Return the fields of a kind of message that hold tensor sets."""
-    return tuple(name for name, contract in kind.CONTRACTS if isinstance(contract, Tensors))
+    return tuple(name for name, contract in KINDS[kind].CONTRACTS if isinstance(contract, Tensors))
 
 
 def require_complete(message: Message) -> None:
