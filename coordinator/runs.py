@@ -334,7 +334,7 @@ class StoredRun:
     config: RunConfig
     spec: ModelSpec
     machine: RoundMachine
-    journal: Journal
+    journal: SqliteJournal
     ran_s: float
 
     def notices(self) -> tuple[str, ...]:

@@ -262,8 +262,8 @@ def _member_lines(state: State) -> Iterator[str]:
 
 def outlier_lines(past: StoredRun) -> Iterator[str]:
     """Yield a line for each member that is similar to no other in the last W, and the consequence."""
-    weighed = [entry for entry in past.journal.entries() if entry.kind == facts.Weighed.__name__]
-    fact = fact_of(weighed[-1]) if weighed else None
+    entry = past.journal.last_of(facts.Weighed.__name__)
+    fact = None if entry is None else fact_of(entry)
     if not isinstance(fact, facts.Weighed):
         return
     least = strategy_of(past.config).least_similarity or 0.0

@@ -211,6 +211,11 @@ class SqliteJournal:
                     raise self._damaged(f"entry {serial} has changed since it was written")
             yield entry
 
+    def last_of(self, kind: str) -> Entry | None:
+        """Return the newest entry of a kind; None if there is none. Reads no other entry."""
+        ((serial,),) = self._rows("select max(serial) from entries where kind = ?", kind)
+        return None if serial is None else next(self.entries(serial - 1), None)
+
     def last_serial(self) -> int:
         """Return the serial of the newest entry; 0 if there is none."""
         ((found,),) = self._rows("select max(serial) from entries")
