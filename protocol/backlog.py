@@ -17,9 +17,8 @@ from typing import Final
 
 from protocol.limits import FRAME_BYTES, HEADER_BYTES, KIB, MIB, SETS_PER_MESSAGE, WINDOW_SLICES
 
-STRANGER_BYTES: Final = 64 * KIB
-"""Most unread bytes of a peer that was not welcomed: it sends a hello of less than 2 KiB and waits. Small, because an
-empty frame of two bytes takes the library about a hundred."""
+STRANGER_BYTES: Final = HEADER_BYTES + 64 * KIB
+"""Most unread bytes of a peer that was not welcomed: one header of any size; a hello has less than 2 KiB."""
 
 STRANGERS_BYTES: Final = 2 * MIB
 """Most unread bytes of all strangers together."""
