@@ -19,19 +19,14 @@ from tests.support.cohorts import wait_until
 from tests.support.disks import fill, small_disk
 from tests.support.federation import WAIT_S, running
 from tests.support.killed_commands import die_at_every_write
-from tests.support.processes import ServeProcess
+from tests.support.processes import ServeProcess, command_outcome
 from tests.support.tiny_models import tiny_model
 
 
 def command(log: Path, *arguments: str) -> tuple[int, str]:
     """Exit code, and all that a command of the coordinator said."""
-    log.unlink(missing_ok=True)
-    process = ServeProcess(*arguments, log=log)
-    code = process.wait()
-    said = []
-    while not process.lines.empty():
-        said.append(process.lines.get())
-    return code, "\n".join([*said, log.read_text()])
+    code, said, complaint = command_outcome(log, *arguments)
+    return code, f"{said}\n{complaint}"
 
 
 def halts(process: ServeProcess) -> bool:

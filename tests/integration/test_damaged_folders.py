@@ -24,7 +24,7 @@ from fedap_core.arrays import Float32Array
 from tests.support.cohorts import wait_until
 from tests.support.federation import MEMBERS, WAIT_S, expected_rows, fields, require_rows, running
 from tests.support.peer import ThreadedPeer
-from tests.support.processes import ServeProcess, config_file
+from tests.support.processes import ServeProcess, command_outcome, config_file
 from tests.support.run_files import told_facts
 from tests.support.tiny_models import TinyModel, drift, moments, tiny_model, wire_moments
 
@@ -50,14 +50,7 @@ class Halted:
 
     def command(self, *arguments: str) -> tuple[int, str, str]:
         """Exit code, what it said, and what it complained of."""
-        log = self.base / f"{arguments[0]}.log"
-        log.unlink(missing_ok=True)
-        process = ServeProcess(*arguments, log=log)
-        code = process.wait()
-        said = []
-        while not process.lines.empty():
-            said.append(process.lines.get())
-        return code, "\n".join(said), log.read_text()
+        return command_outcome(self.base / f"{arguments[0]}.log", *arguments)
 
     def refused(self) -> str:
         """The sentence with which the coordinator does not start; nothing of the folder has changed."""

@@ -66,3 +66,14 @@ def config_file(path: Path, fields: dict[str, Any]) -> Path:
             lines += [f"{name} = {json.dumps(value)}" for name, value in values.items()]
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+def command_outcome(log: Path, *arguments: str) -> tuple[int, str, str]:
+    """Run a command of the coordinator to its end: exit code, what it said, and what it complained of."""
+    log.unlink(missing_ok=True)
+    process = ServeProcess(*arguments, log=log)
+    code = process.wait()
+    said = []
+    while not process.lines.empty():
+        said.append(process.lines.get())
+    return code, "\n".join(said), log.read_text()
