@@ -17,11 +17,12 @@ from typing import Final
 
 from protocol.limits import FRAME_BYTES, HEADER_BYTES, KIB, MIB, SETS_PER_MESSAGE, WINDOW_SLICES
 
-STRANGER_BYTES: Final = HEADER_BYTES + 64 * KIB
-"""Most unread bytes of a peer that was not welcomed: one header of any size; a hello has less than 2 KiB."""
+STRANGER_BYTES: Final = 256 * KIB
+"""Most unread bytes of a peer that was not welcomed. A hello has less than 2 KiB; the rest is for peers that send many
+small messages and are read slowly. An empty frame is two bytes on the wire and 64 in memory."""
 
-STRANGERS_BYTES: Final = 2 * MIB
-"""Most unread bytes of all strangers together."""
+STRANGERS_BYTES: Final = MIB
+"""Most unread bytes of all strangers together: 32 MiB of memory if all of it is empty frames."""
 
 UNREAD_BYTES: Final = 4 * MIB
 """Most unread bytes in the socket from disconnected strangers of one address; for all addresses together, four times as
@@ -47,6 +48,14 @@ SETTLED_S: Final = 0.05
 SETTLED_DRAINS: Final = 2
 """A message counts as unfinished after this many seconds and this many times that the socket was seen empty: a complete
 one has been delivered by then."""
+
+CHECK_MS: Final = 20
+"""Milliseconds between two checks; what a peer can send in between comes on top of every limit."""
+
+NEWCOMERS_CHECK_MS: Final = 3
+NEWCOMER_S: Final = 1.0
+"""The interval while a stranger has been connected for less than `NEWCOMER_S`: on loopback a peer sends a megabyte per
+millisecond."""
 
 _FRAME_HEAD: Final = 2
 _LARGE_FRAME_HEAD: Final = 9
@@ -84,6 +93,8 @@ class Account:
 
     address: str
     serial: int
+    since: float = 0.0
+    """When it was accepted."""
     is_member: bool = False
     taken: int = 0
     """Bytes that the library has read from the connection."""
@@ -178,6 +189,14 @@ def is_inconspicuous(account: Account, bounds: BacklogLimits) -> bool:
     unread, most = account.taken - account.read_bytes, bounds.message_bytes
     few = unread <= most and unread <= MEMBER_BYTES and account.largest <= most
     return few and account.is_member and not account.is_held and account.mark is None
+
+
+def next_check_ms(accounts: Iterable[Account], *, began: float, ended: float) -> int:
+    """Return how long to wait after a check: less while there are newcomers, but checking takes at most a fifth of the
+    time. began, ended: of the check."""
+    if not any(not account.is_member and began < account.since + NEWCOMER_S for account in accounts):
+        return CHECK_MS
+    return min(CHECK_MS, max(NEWCOMERS_CHECK_MS, round(4_000 * (ended - began))))
 
 
 def excesses(

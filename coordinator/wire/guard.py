@@ -24,6 +24,7 @@ import structlog
 import zmq
 
 from protocol.backlog import (
+    CHECK_MS,
     HANDSHAKE_BYTES,
     Account,
     BacklogLimits,
@@ -32,14 +33,12 @@ from protocol.backlog import (
     excesses,
     is_inconspicuous,
     must_hold,
+    next_check_ms,
     wire_bytes,
 )
 from protocol.host.tcp import borrowed_socket, count_received, cut, drop_packets, own_socket
 
 log = structlog.get_logger()
-
-LOOK_MS = 20
-"""Milliseconds between two checks; what a peer can send in between comes on top of every bound."""
 
 MEMBERS_AT_ONCE = 100
 """Members checked each time, in turn; strangers are checked every time."""
@@ -192,14 +191,16 @@ class ConnectionGuard:
         poller = select.poll()
         poller.register(self._monitor_fd, select.POLLIN)
         poller.register(self._alarm_read, select.POLLIN)
+        pause_ms = CHECK_MS
         while True:
             with self._lock:
                 self._is_asleep = not (self._watched or self._remains or self._is_shut)
-            if self._alarm_read in dict(poller.poll(None if self._is_asleep else LOOK_MS)):
+            if self._alarm_read in dict(poller.poll(None if self._is_asleep else pause_ms)):
                 os.read(self._alarm_read, 4096)
             self._is_asleep = False
             if self._is_closing:
                 return
+            began = time.monotonic()
             with self._lock:
                 self._take_events()
                 checked = self._next_to_check()
@@ -215,6 +216,7 @@ class ConnectionGuard:
             self._pause_or_resume()
             if self._remains or any(account.mark is not None for account in accounts):
                 self._wake()
+            pause_ms = next_check_ms(accounts, began=began, ended=time.monotonic())
 
     def _next_to_check(self) -> list[tuple[int, _Watched]]:
         if len(self._watched) <= MEMBERS_AT_ONCE:
@@ -235,7 +237,9 @@ class ConnectionGuard:
             self._end(descriptor)
             if event == _ACCEPTED:
                 self._serial += 1
-                self._watched[descriptor] = _Watched(account=Account(address="", serial=self._serial))
+                self._watched[descriptor] = _Watched(
+                    account=Account(address="", serial=self._serial, since=time.monotonic())
+                )
 
     def _check(self, descriptor: int, watched: _Watched) -> None:
         if watched.socket is None:

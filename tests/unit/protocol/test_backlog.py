@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from protocol.backlog import (
+    CHECK_MS,
     MEMBER_BYTES,
+    NEWCOMER_S,
+    NEWCOMERS_CHECK_MS,
     STRANGER_BYTES,
     STRANGERS_BYTES,
     UNREAD_BYTES,
@@ -15,6 +18,7 @@ from protocol.backlog import (
     excesses,
     is_inconspicuous,
     must_hold,
+    next_check_ms,
     wire_bytes,
 )
 from protocol.limits import FRAME_BYTES, SLICE_BYTES, WINDOW_SLICES
@@ -45,7 +49,25 @@ def test_wire_bytes_are_those_of_zmtp(sizes: list[int], encrypted: bool, expecte
     assert wire_bytes(sizes, encrypted=encrypted) == expected
 
 
-def test_a_stranger_may_have_a_header_waiting_and_no_more() -> None:
+@pytest.mark.parametrize(
+    ("age_s", "is_member", "took_s", "expected"),
+    [
+        (0.0, False, 0.0, NEWCOMERS_CHECK_MS),
+        (0.0, False, 0.002, 8),
+        (0.0, False, 1.0, CHECK_MS),
+        (NEWCOMER_S, False, 0.0, CHECK_MS),
+        (0.0, True, 0.0, CHECK_MS),
+    ],
+    ids=["a newcomer", "many, whose check takes long", "a check that takes very long", "idle for long", "a member"],
+)
+def test_newcomers_are_checked_more_often_at_a_fifth_of_the_time_at_most(
+    age_s: float, is_member: bool, took_s: float, expected: int
+) -> None:
+    old, other = stranger(), Account(address="b", serial=1, since=100.0 - age_s, is_member=is_member)
+    assert next_check_ms([old, other], began=100.0, ended=100.0 + took_s) == expected
+
+
+def test_a_stranger_may_have_a_few_small_messages_waiting_and_no_more() -> None:
     small, large = stranger(0, waiting=STRANGER_BYTES), stranger(1, waiting=STRANGER_BYTES + 1)
     assert cut([small, large]) == [large]
 
