@@ -1,14 +1,18 @@
-"""Wait for disk space: writes that a full disk refuses are retried until they succeed, and the operator is notified.
+"""Wait for the disk: writes that a full disk refuses, or whose folder was moved away, are retried until they succeed,
+and the operator is notified.
 
 For the training thread, which may block; the socket's thread keeps sending signs of life. Decides nothing about what is
-written, and handles no error but a full disk (or an exceeded quota).
+written, and handles no other error.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import structlog
@@ -30,28 +34,48 @@ def is_full(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and error.errno in _FULL
 
 
+class _FolderMoved(OSError):
+    """The folder is not where it was: it was renamed, or its disk is not mounted."""
+
+
 class Disk:
     """Retries one participant's writes; `give_up` ends all waiting, from any thread."""
 
     def __init__(self, *, retry_s: float = RETRY_S) -> None:
         self._retry_s = retry_s
         self._given_up = threading.Event()
+        self._held: tuple[Path, int] | None = None
 
     def give_up(self) -> None:
         """Make every write, waiting or later, raise its error instead of waiting."""
         self._given_up.set()
 
+    def hold(self, folder: Path) -> None:
+        """Write only as long as this folder is where it is now: one that was moved away must not be made anew, because
+        half of the state would then be in each."""
+        self._held = folder, os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+    def release(self) -> None:
+        """Stop holding the folder."""
+        if self._held is not None:
+            os.close(self._held[1])
+        self._held = None
+
     def retry_while_full(self, what: str, write: Callable[[], T]) -> T:
-        """Call `write`, which must be atomic, and retry it while the disk is full."""
+        """Call `write`, which must be atomic, and retry it while the disk is full or the folder elsewhere."""
         waiting = False
         while True:
             try:
+                self._require_folder()
                 done = write()
             except (OSError, InvalidInput) as error:
                 found = error.__cause__ if isinstance(error, InvalidInput) else error
-                if not is_full(found) or self._given_up.is_set():
+                is_moved = isinstance(found, _FolderMoved)
+                if not (is_moved or is_full(found)) or self._given_up.is_set():
                     raise
-                if not waiting:
+                if not waiting and is_moved:
+                    log.warning("state.moved", what=what, reason=str(found), effect="waiting until it is back")
+                elif not waiting:
                     log.warning("disk.full", what=what, reason=str(found), effect="waiting for free space")
                 waiting = True
                 self._given_up.wait(self._retry_s)
@@ -59,3 +83,17 @@ class Disk:
             if waiting:
                 log.info("disk.free", what=what, effect="continuing")
             return done
+
+    def _require_folder(self) -> None:
+        if self._held is None:
+            return
+        folder, descriptor = self._held
+        held = os.fstat(descriptor)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            found = folder.stat()
+            if (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino):
+                return
+        if held.st_nlink == 0:
+            fix = "Restore it, or start again without it: training then restarts from what the run delivers."
+            raise InvalidInput("state", folder, "a folder that is not deleted", fix)
+        raise _FolderMoved(errno.ENOENT, "the state folder was moved away", str(folder))

@@ -191,11 +191,13 @@ class PrivateState:
             raise InvalidInput(
                 "state", str(self.folder), "a folder that no other participant uses", "Give each its own --state."
             ) from error
+        self.disk.hold(self.folder)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.disk.release()
         if self._lock is not None:
             os.close(self._lock)
 

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from fedap_core.errors import InvalidInput
 from protocol.host.new_files import write_new
+from protocol.host.small_files import read_small_text
 
 KEY_BYTES = 32
 _HOW = "Create one with `fedap-participant group-key`, or ask the member that created it."
@@ -54,7 +55,7 @@ def make_group_key(path: Path) -> GroupKey:
 def read_group_key(path: Path) -> GroupKey:
     """Read the key from a file; refuse a file that anyone but its owner may read."""
     try:
-        mode, text = path.stat().st_mode, path.read_text(encoding="ascii").strip()
+        mode, text = path.stat().st_mode, read_small_text(path, encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput("group_key", path, "a readable file", _HOW) from error
     if mode & 0o077:

@@ -11,6 +11,7 @@ from pathlib import Path
 from fedap_core.errors import InvalidInput
 from protocol.errors import InvalidField
 from protocol.host.keys import make_key_file, read_key_file
+from protocol.host.small_files import read_small_text
 from protocol.keys import is_key, parse_public
 from protocol.plan import PEER_NAME, PEER_NAME_IN_WORDS
 
@@ -52,7 +53,7 @@ def _public_key(given: str) -> str:
     if is_key(given):
         return given
     try:
-        return parse_public(Path(given).read_text(encoding="utf-8"))
+        return parse_public(read_small_text(Path(given)))
     except (OSError, UnicodeDecodeError, ValueError) as error:
         expected = "the coordinator's public key of 40 characters, or a file that holds it"
         raise InvalidInput("coordinator-key", given, expected) from error

@@ -13,6 +13,7 @@ import zmq
 from fedap_core.errors import InvalidInput
 from protocol.errors import InvalidField
 from protocol.host.new_files import write_new
+from protocol.host.small_files import read_small_text
 from protocol.keys import KeyPair, parse_pair
 
 
@@ -60,7 +61,7 @@ def _public_file(path: Path) -> Path:
 def read_key_file(path: Path, make: str = "Create one with keygen.") -> KeyPair:
     """Read both halves; refused if others than the owner may read the file. make: advice on how to get such a file."""
     try:
-        mode, text = path.stat().st_mode, path.read_text(encoding="utf-8")
+        mode, text = path.stat().st_mode, read_small_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput("key file", path, "a readable file", make) from error
     if mode & 0o077:

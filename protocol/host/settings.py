@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 
 from fedap_core.errors import InvalidInput, in_words, unknown_name
 from protocol.contracts import Record
+from protocol.host.small_files import read_small_text
 
 REQUIRED = MISSING
 """Stands for the default of a setting that has none."""
@@ -136,7 +137,7 @@ def _kind(annotation: object) -> tuple[type, Literal["", "list", "table"], tuple
 def read_toml(path: Path) -> dict[str, Any]:
     """Read the tables of a configuration file; InvalidInput if it cannot be read."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Windows editors begin a file with a mark
+        return tomllib.loads(read_small_text(path, encoding="utf-8-sig"))  # Windows editors begin a file with a mark
     except OSError as error:
         raise InvalidInput("config", path, "a readable file", str(error)) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -1,5 +1,6 @@
 """The claim that a participant's full disk loses nothing: it says so, gives signs of life, sends nothing unrecorded,
-goes on by itself when there is room, and the run ends with the bits of one that never waited.
+goes on by itself when there is room, and the run ends with the bits of one that never waited. The same for a folder
+that is moved away and back.
 Real processes, a real disk.
 """
 
@@ -101,6 +102,28 @@ def test_a_disk_that_is_full_when_the_run_ends_delays_the_end_alone(reference: R
         ballast.unlink()
         wait_until(lambda: victim.ended() is not None, "the victim to end", deadline_s=DEADLINE_S)
         assert victim.ended() == 0, victim.log()
+        assert coordinator.wait() == 0
+        assert final_bits(made) == reference.bits
+
+
+def test_a_participant_whose_folder_is_moved_away_waits_until_it_is_back(reference: Reference, tmp_path: Path) -> None:
+    """Moved when the victim has joined and the last member has not, so that it has all its rounds before it."""
+    late, *names = reference.names
+    run = coordinator_file(tmp_path, reference, pace={"heartbeat_s": 0.5, "dead_after_s": 60.0})
+    with ExitStack() as stack:
+        coordinator = ServeProcess("serve", "--config", str(run), log=tmp_path / "coordinator.log")
+        stack.callback(coordinator.close)
+        endpoint = coordinator.ready()
+        made = stack.enter_context(players(tmp_path, only(reference, names), endpoint))
+        victim, elsewhere = made[names[0]], tmp_path / "elsewhere"
+        wait_until(lambda: (victim.state / "state" / "current").exists(), "the victim to join", deadline_s=DEADLINE_S)
+        victim.state.rename(elsewhere)
+        made |= stack.enter_context(players(tmp_path, only(reference, [late]), endpoint))
+        wait_until(lambda: has_said(victim, "state.moved"), "the victim to say that it waits", deadline_s=DEADLINE_S)
+        assert victim.ended() is None
+        assert not victim.state.exists()
+        elsewhere.rename(victim.state)
+        wait_until(lambda: all(one.ended() == 0 for one in made.values()), "the run to end", deadline_s=DEADLINE_S)
         assert coordinator.wait() == 0
         assert final_bits(made) == reference.bits
 

@@ -107,6 +107,7 @@ BEGIN = ["check", "--run", "r", "--folder", "run"]
     [
         (["check", "--config", "nowhere.toml"], "nowhere.toml"),
         (["check", "--config", "."], "a readable file"),
+        (["check", "--config", "/dev/zero"], "larger than 1 MiB"),
         (["check"], "run: got nothing"),
         (
             [*BEGIN, "--initial", "alien.st", "--member", "a"],

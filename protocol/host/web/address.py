@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedap_core.errors import InvalidInput
+from protocol.host.small_files import read_small_text
 
 _LEAST_TOKEN = 20
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -137,7 +138,7 @@ def read_token(path: Path) -> str:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w") as file:
             file.write(secrets.token_urlsafe(32) + "\n")
-    token = path.read_text(encoding="utf-8", errors="replace").strip()
+    token = read_small_text(path, errors="replace").strip()
     if len(token) < _LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
         raise InvalidInput("page-token", path, f"a file with a token of at least {_LEAST_TOKEN} letters and digits")
     return token

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +50,32 @@ def fill_last_page(log: SentLog) -> None:
         except OSError:
             return
     raise AssertionError("the disk is not full")
+
+
+def test_nothing_is_written_into_a_folder_that_was_moved_away_or_deleted(tmp_path: Path) -> None:
+    """Not even by a write that would make the folder anew."""
+    made, elsewhere, written = tmp_path / "a", tmp_path / "b", tmp_path / "a" / "written"
+
+    def write() -> None:
+        written.parent.mkdir(exist_ok=True)
+        written.touch()
+
+    with PrivateState(made) as state:
+        made.rename(elsewhere)
+        state.disk.give_up()
+        with pytest.raises(OSError, match="moved away"):
+            state.disk.retry_while_full("it", write)
+        made.mkdir()  # another folder of the same name
+        with pytest.raises(OSError, match="moved away"):
+            state.disk.retry_while_full("it", write)
+        made.rmdir()
+        elsewhere.rename(made)
+        state.disk.retry_while_full("it", write)
+        assert written.exists()
+        shutil.rmtree(made)
+        with pytest.raises(InvalidInput, match="a folder that is not deleted"):
+            state.disk.retry_while_full("it", write)
+    assert not made.exists()
 
 
 @pytest.mark.parametrize("killed", [False, True])
