@@ -21,6 +21,13 @@ STRANGER_BYTES: Final = 256 * KIB
 """Most unread bytes of a peer that was not welcomed. A hello has less than 2 KiB; the rest is for peers that send many
 small messages and are read slowly. An empty frame is two bytes on the wire and 64 in memory."""
 
+STRANGER_PACKET_BYTES: Final = 8 * KIB
+"""Largest packet of a peer that was not welcomed; the kernel drops larger ones. An honest stranger sends only hellos.
+A flood on the same machine, in packets of 64 KiB, can thus not outrun the guard on busy processors."""
+
+STRANGER_DROPS: Final = 3
+"""Dropped packets after which such a peer is cut, to begin anew. A few may be duplicates on a bad line."""
+
 STRANGERS_BYTES: Final = MIB
 """Most unread bytes of all strangers together: 32 MiB of memory if all of it is empty frames."""
 
@@ -102,6 +109,8 @@ class Account:
     """Wire bytes of the messages that were read from it."""
     largest: int = 0
     """Wire bytes of the largest message read."""
+    dropped: int = 0
+    """Packets that the kernel dropped; counted for strangers only."""
     mark: _Mark | None = None
     is_cut: bool = False
     is_held: bool = False
@@ -227,6 +236,8 @@ def _alone(account: Account, bounds: BacklogLimits, *, now: float, drains: int) 
         return Excess(
             account=account, reason=f"{account.waiting} bytes wait to be read, at most {STRANGER_BYTES} are allowed"
         )
+    if not account.is_member and account.dropped >= STRANGER_DROPS:
+        return Excess(account=account, reason=f"packets of more than {STRANGER_PACKET_BYTES} bytes before a welcome")
     if not account.is_member or account.waiting <= bounds.message_bytes:
         account.mark = None
         return None

@@ -3,7 +3,8 @@
 Runs in its own thread: the socket's monitor reports accepted descriptors, TCP the bytes received on each, and the
 socket's thread what it has read (`received`) and which connections are members' (`trust`). `protocol.backlog` decides.
 A cut only ends the TCP connection: the library frees its memory, and an honest peer simply reconnects. A member with
-many unread bytes is held instead: its packets are dropped until these have been read, and TCP retransmits them. While
+many unread bytes is held instead: its packets are dropped until these have been read, and TCP retransmits them. Large
+packets of strangers are dropped by the kernel, which needs no thread to be scheduled. While
 ended connections have left too much unread, connection attempts are dropped as well; an honest peer's kernel repeats
 them. Linux and tcp only; elsewhere there is no guard, and the socket's queue limits take its place.
 """
@@ -19,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 import zmq
@@ -26,6 +28,7 @@ import zmq
 from protocol.backlog import (
     CHECK_MS,
     HANDSHAKE_BYTES,
+    STRANGER_PACKET_BYTES,
     Account,
     BacklogLimits,
     Excess,
@@ -36,7 +39,15 @@ from protocol.backlog import (
     next_check_ms,
     wire_bytes,
 )
-from protocol.host.tcp import borrowed_socket, count_received, cut, drop_packets, own_socket
+from protocol.host.tcp import (
+    borrowed_socket,
+    count_dropped,
+    count_received,
+    cut,
+    drop_large_packets,
+    drop_packets,
+    own_socket,
+)
 
 log = structlog.get_logger()
 
@@ -55,6 +66,7 @@ class _Watched:
     the first check: a connection that ends between two checks costs nothing."""
 
     account: Account
+    descriptor: int
     socket: socket.socket | None = None
     connections: list[str] = field(default_factory=list)
 
@@ -121,8 +133,10 @@ class ConnectionGuard:
         """Mark a connection as a member's for as long as it lasts, even if the member says hello on another one."""
         self._trusted.add(connection)
         watched = self._by_connection.get(connection)
-        if watched is not None:
+        if watched is not None and not watched.account.is_member:
             watched.account.is_member = True
+            with self._lock:
+                self._apply(watched, partial(drop_packets, drop=False))
 
     def forget(self, connection: str) -> None:
         """Note that a connection is no longer a member's."""
@@ -204,8 +218,11 @@ class ConnectionGuard:
             with self._lock:
                 self._take_events()
                 checked = self._next_to_check()
-                for descriptor, watched in checked:
-                    self._check(descriptor, watched)
+                for _, watched in checked:
+                    if (connection := self._own(watched)) is not None:
+                        count_received(watched.account, connection)
+                        if not watched.account.is_member:
+                            count_dropped(watched.account, connection)
             conspicuous = [one for _, one in checked if not is_inconspicuous(one.account, self._bounds)]
             accounts = [watched.account for watched in conspicuous]
             now, drains = time.monotonic(), self._drains
@@ -233,22 +250,24 @@ class ConnectionGuard:
             event, descriptor = _EVENT.unpack(first)
             if event == _LISTENING:
                 self._listener = own_socket(descriptor)
+                drop_large_packets(self._listener, STRANGER_PACKET_BYTES)
                 continue
             self._end(descriptor)
             if event == _ACCEPTED:
                 self._serial += 1
                 self._watched[descriptor] = _Watched(
-                    account=Account(address="", serial=self._serial, since=time.monotonic())
+                    account=Account(address="", serial=self._serial, since=time.monotonic()), descriptor=descriptor
                 )
 
-    def _check(self, descriptor: int, watched: _Watched) -> None:
+    def _own(self, watched: _Watched) -> socket.socket | None:
+        """Return our own descriptor of a connection; None if it has ended. Call with the lock held."""
         if watched.socket is None:
             try:
-                watched.socket = own_socket(descriptor)
+                watched.socket = own_socket(watched.descriptor)
                 watched.account.address = str(watched.socket.getpeername()[0])
             except OSError:  # it has ended, an event will follow; its descriptor may be something else by now
-                return
-        count_received(watched.account, watched.socket)
+                return None
+        return watched.socket
 
     def _end(self, descriptor: int) -> None:
         watched = self._watched.pop(descriptor, None)
@@ -267,9 +286,11 @@ class ConnectionGuard:
         if shut == self._is_shut or self._listener is None:
             return
         self._is_shut = shut
-        drop_packets(self._listener, drop=shut)
         if shut:
+            drop_packets(self._listener, drop=True)
             log.warning("connections.paused", reason="connections that were not admitted sent more than can be read")
+        else:
+            drop_large_packets(self._listener, STRANGER_PACKET_BYTES)
 
     def _hold(self, watched: _Watched) -> None:
         """Drop a member's packets for a while, or stop dropping them; TCP retransmits what was dropped."""
@@ -282,16 +303,22 @@ class ConnectionGuard:
 
     def _cut(self, excess: Excess) -> None:
         account = excess.account
-        with self._lock:  # so that its descriptor is not closed meanwhile
-            found = next((one for one in self._watched.items() if one[1].account is account), None)
-            if found is None or account.is_cut:
+        with self._lock:
+            watched = next((one for one in self._watched.values() if one.account is account), None)
+            if watched is None or account.is_cut:
                 return
-            descriptor, watched = found
             account.is_cut = True
             self.cut += 1
-            if watched.socket is not None:
-                cut(watched.socket)
-            else:  # no descriptor was left for our own; the library's serves, or too many connections would stay
-                with contextlib.suppress(OSError), borrowed_socket(descriptor) as connection:
-                    cut(connection)
+            self._apply(watched, cut)
         log.warning("connection.cut", address=account.address, member=account.is_member, reason=excess.reason)
+
+    def _apply(self, watched: _Watched, change: Callable[[socket.socket], None]) -> None:
+        """Change a connection that has not ended, as far as the monitor told. Call with the lock held, so that its
+        descriptor is not closed meanwhile."""
+        if self._watched.get(watched.descriptor) is not watched:
+            return
+        if (own := self._own(watched)) is not None:
+            change(own)
+        else:  # no descriptor was left for our own; the library's serves, or too many connections would stay
+            with contextlib.suppress(OSError), borrowed_socket(watched.descriptor) as connection:
+                change(connection)

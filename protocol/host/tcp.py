@@ -22,10 +22,13 @@ from protocol.limits import KIB
 _ATTACH_FILTER, _DETACH_FILTER = 26, 27
 _DROP_ALL = struct.pack("=HBBI", 0x06, 0, 0, 0)
 """Linux's SO_ATTACH_FILTER, SO_DETACH_FILTER, and the shortest filter: return 0, which drops the packet."""
+_TCP_HEADER_BYTES = 60
 _TCP_INFO_BYTES = 136
 _RECEIVED_AT = 128
 """Offset of `tcpi_bytes_received` in Linux's `struct tcp_info`, since 4.1."""
 _RECEIVED = struct.Struct("=Q")
+_MEMINFO, _MEMINFO_BYTES, _DROPS_AT = 55, 36, 32
+"""Linux's SO_MEMINFO, since 4.12, and the offset of its count of dropped packets."""
 
 
 def can_guard(endpoint: str) -> bool:
@@ -67,15 +70,40 @@ def count_received(account: Account, connection: socket.socket) -> None:
     account.taken = taken
 
 
+def count_dropped(account: Account, connection: socket.socket) -> None:
+    """Update the account's count of dropped packets."""
+    with contextlib.suppress(OSError, struct.error):  # closed meanwhile, or a kernel without this count
+        info = connection.getsockopt(socket.SOL_SOCKET, _MEMINFO, _MEMINFO_BYTES)
+        account.dropped = struct.unpack_from("=I", info, _DROPS_AT)[0]
+
+
 def drop_packets(connection: socket.socket, *, drop: bool) -> None:
     """Drop all incoming packets, or stop dropping them; TCP retransmits what was dropped. On a listening socket, this
     keeps newcomers waiting. No effect on a connection that has already ended."""
-    with contextlib.suppress(OSError):
-        if not drop:
+    if drop:
+        _filter(connection, _DROP_ALL)
+    else:
+        with contextlib.suppress(OSError):
             connection.setsockopt(socket.SOL_SOCKET, _DETACH_FILTER, 0)
-            return
-        program = ctypes.create_string_buffer(_DROP_ALL)
-        connection.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, struct.pack("@HP", 1, ctypes.addressof(program)))
+
+
+def drop_large_packets(connection: socket.socket, largest_bytes: int) -> None:
+    """Drop incoming packets with more payload than that, until `drop_packets(drop=False)`. Connections that a listening
+    socket accepts inherit this, from their first packet on."""
+    program = (
+        struct.pack("=HBBI", 0x80, 0, 0, 0)  # load the length of the packet without its IP header
+        + struct.pack("=HBBI", 0x25, 0, 1, largest_bytes + _TCP_HEADER_BYTES)  # if it is not greater: skip the next
+        + _DROP_ALL
+        + struct.pack("=HBBI", 0x06, 0, 0, 0x7FFFFFFF)  # keep all of it
+    )
+    _filter(connection, program)
+
+
+def _filter(connection: socket.socket, program: bytes) -> None:
+    code = ctypes.create_string_buffer(program)
+    fields = struct.pack("@HP", len(program) // len(_DROP_ALL), ctypes.addressof(code))
+    with contextlib.suppress(OSError):  # it has ended already
+        connection.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, fields)
 
 
 def cut(connection: socket.socket) -> None:

@@ -19,6 +19,7 @@ from protocol.limits import HEADER_BYTES, SETS_PER_MESSAGE
 from protocol.messages import Error, Hello, HelloRequired, Message, Reject, Welcome
 from protocol.versions import VERSION
 from tests.support.federation import MEMBERS, WAIT_S, RunningCoordinator, expected_rows, fields, member, running
+from tests.support.hostility import wait_for
 from tests.support.peer import ThreadedPeer
 from tests.support.tiny_models import TinyModel, drift, moments, tiny_model, wire_moments
 
@@ -77,7 +78,6 @@ CASES: dict[str, tuple[Callable[[TinyModel], list[bytes]], str]] = {
     "random bytes": (lambda _: [os.urandom(100)], "bad-header"),
     "a frame more than any message has": (lambda _: [b"x"] * (SETS_PER_MESSAGE + 2), "bad-frames"),
     "ten thousand frames": (lambda _: [b"x"] * 10_000, "bad-frames"),
-    "an oversized header": (lambda _: [bytes(HEADER_BYTES + 1)], "too-large"),
     "another major version": (lambda model: with_version(hello_frames(model), 9), "version"),
     "an unknown kind": (lambda _: [msgpack.packb([VERSION.major, 0, "dance", {}])], "unknown-kind"),
     "a coordinator's words": (lambda _: [bytes(encode(HelloRequired())[0])], "wrong-speaker"),
@@ -95,6 +95,21 @@ def test_what_cannot_be_read_is_answered_with_its_code_and_counted(tmp_path: Pat
             assert isinstance(answer, Error)
             assert answer.code == code
             assert serving.federation.exchange.counts[code] >= 1
+
+
+def test_an_oversized_header_of_a_member_is_answered_and_a_strangers_costs_its_connection(tmp_path: Path) -> None:
+    model, oversized = tiny_model(), bytes(HEADER_BYTES + 1)
+    with led_by(tmp_path, model) as (serving, member):
+        assert isinstance(member.ask(*hello_frames(model)), Welcome)
+        answer = member.ask(oversized)
+        assert isinstance(answer, Error)
+        assert answer.code == "too-large"
+        with closing(Raw(serving.federation.endpoint)) as stranger:
+            stranger.socket.send(oversized)
+            wait_for(lambda: serving.federation.exchange.cut_connections > 0, "the stranger to be cut")
+            answer = stranger.ask(os.urandom(100))  # by a new connection
+        assert isinstance(answer, Error)
+        assert answer.code == "bad-header"
 
 
 UNFIT: dict[str, dict[str, object]] = {

@@ -20,6 +20,9 @@ FILLING_MESSAGES = 2_000
 FILLING_BYTES = 3_000
 """More than a queue of 16 messages and the kernel's buffers hold, so that the connection is full when it is reset."""
 
+PIECES_BYTES = (65_536, 4_096)
+"""What is sent at once: a coordinator takes no large packets from strangers, so a flood also tries small ones."""
+
 ENDLESS_BYTES = 1 << 30
 """Where an endless message stops after all, so that a failing test does not fill the memory."""
 
@@ -45,7 +48,7 @@ def ping_and_reset(endpoint: str, rng: random.Random) -> int:
         peer.socket.settimeout(0.2)
         ping = frame(b"\x04PING\x00\x00" + rng.randbytes(8), command=True)
         unit = message((rng.randbytes(100),)) + ping
-        return _pour(peer, unit * 500, 8 * 500 * len(unit))
+        return _pour(peer, unit * 500, 8 * 500 * len(unit), piece_bytes=rng.choice(PIECES_BYTES))
     finally:
         peer.reset()
 
@@ -67,7 +70,7 @@ def endless_multipart(
             peer.send(message((body,)))
         batch = frame(rng.randbytes(frame_bytes), more=True)
         batch *= max(1, 65_536 // len(batch))
-        return _pour(peer, batch, most_bytes)
+        return _pour(peer, batch, most_bytes, piece_bytes=rng.choice(PIECES_BYTES))
     finally:
         peer.close()
 
@@ -191,17 +194,19 @@ class FillingListener:
             peer.socket.settimeout(0.2)
             body = self._rng.randbytes(100 if self._with_pings else FILLING_BYTES)
             ping = frame(b"\x04PING\x00\x00", command=True) if self._with_pings else b""
-            _pour(peer, (message((body,)) + ping) * 100, FILLING_MESSAGES * FILLING_BYTES)
+            _pour(peer, (message((body,)) + ping) * 100, FILLING_MESSAGES * FILLING_BYTES, piece_bytes=65_536)
             peer.reset()
             self.resets += 1
 
 
-def _pour(peer: RawPeer, batch: bytes, most_bytes: int) -> int:
+def _pour(peer: RawPeer, batch: bytes, most_bytes: int, *, piece_bytes: int) -> int:
+    pieces = [batch[start : start + piece_bytes] for start in range(0, len(batch), piece_bytes)]
     sent = 0
     try:
         while sent < most_bytes:
-            peer.send(batch)
-            sent += len(batch)
+            for piece in pieces:
+                peer.send(piece)
+                sent += len(piece)
     except OSError:  # cut off, or the other side stopped reading
         return sent
     return sent

@@ -55,6 +55,7 @@ class RawPeer:
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
         self.socket.settimeout(PATIENCE_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what is sent at once is one packet
 
     @classmethod
     def connected(cls, endpoint: str) -> RawPeer:

@@ -17,7 +17,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from coordinator.wire.router import IO_NICENESS, Router
-from protocol.backlog import BacklogLimits
+from protocol.backlog import STRANGER_PACKET_BYTES, BacklogLimits
 from protocol.host.tcp import cut, drop_packets
 from protocol.limits import KIB, MIB
 from scripts.drill.hostile.floods import ATTACKS, Attackers
@@ -140,6 +140,21 @@ def test_a_message_that_was_too_large_and_whole_before_the_guard_looked_costs_it
     with watching() as router, closing(welcomed(router)) as peer:
         peer.send(message([bytes(2 * BOUNDS.message_bytes)]))
         require_cut(router)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is a guard on Linux alone")
+def test_large_packets_of_strangers_never_arrive_and_those_of_members_do() -> None:
+    """Dropped by the kernel: no thread of the guard has to be quick enough."""
+    large = message([bytes(4 * STRANGER_PACKET_BYTES)])
+    with watching() as router, closing(welcomed(router)) as peer:
+        with closing(RawPeer.connected(router.endpoint)) as stranger:
+            stranger.handshake()
+            stranger.send(large)
+            require_cut(router)
+        assert list(router.received(8)) == []
+        peer.send(large)
+        wait_for(lambda: router.unread_members() == 1, "the member's message")
+        assert len(list(router.received(8))) == 1
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is a guard on Linux alone")

@@ -10,6 +10,7 @@ from protocol.backlog import (
     NEWCOMER_S,
     NEWCOMERS_CHECK_MS,
     STRANGER_BYTES,
+    STRANGER_DROPS,
     STRANGERS_BYTES,
     UNREAD_BYTES,
     Account,
@@ -70,6 +71,12 @@ def test_newcomers_are_checked_more_often_at_a_fifth_of_the_time_at_most(
 def test_a_stranger_may_have_a_few_small_messages_waiting_and_no_more() -> None:
     small, large = stranger(0, waiting=STRANGER_BYTES), stranger(1, waiting=STRANGER_BYTES + 1)
     assert cut([small, large]) == [large]
+
+
+def test_a_stranger_with_dropped_packets_is_cut_and_a_member_is_not() -> None:
+    few, many, welcomed = stranger(0), stranger(1), member(0)
+    few.dropped, many.dropped, welcomed.dropped = STRANGER_DROPS - 1, STRANGER_DROPS, STRANGER_DROPS
+    assert cut([few, many, welcomed]) == [many]
 
 
 def test_of_strangers_that_have_too_much_together_the_largest_go() -> None:
