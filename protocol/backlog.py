@@ -25,8 +25,8 @@ STRANGER_PACKET_BYTES: Final = 8 * KIB
 """Largest packet of a peer that was not welcomed; the kernel drops larger ones. An honest stranger sends only hellos.
 A flood on the same machine, in packets of 64 KiB, can thus not outrun the guard on busy processors."""
 
-STRANGER_DROPS: Final = 3
-"""Dropped packets after which such a peer is cut, to begin anew. A few may be duplicates on a bad line."""
+STRANGER_DROPS: Final = 2
+"""Dropped packets after which such a peer is cut, to begin anew. One may be a duplicate on a bad line."""
 
 STRANGERS_BYTES: Final = MIB
 """Most unread bytes of all strangers together: 32 MiB of memory if all of it is empty frames."""

@@ -113,13 +113,16 @@ class Router:
 
     def _set_options(self, *, guarded: bool) -> None:
         """Set the socket's options. A guarded socket has no limit on incoming messages: a connection that is reset
-        while a PING waits in its full queue would abort the process (ZeroMQ 4.3.5); the guard counts bytes instead."""
+        while a PING waits in its full queue would abort the process (ZeroMQ 4.3.5); the guard counts bytes instead.
+        A peer of ZMTP 1 or 2 would abort it too, if it connects while the socket is being closed; a domain for
+        authentication makes the library refuse such peers, even though nobody without keys is authenticated."""
         self._socket.router_mandatory = True
         self._socket.router_handover = False
         self._socket.maxmsgsize = FRAME_BYTES
         self._socket.sndhwm = QUEUED_MESSAGES
         self._socket.rcvhwm = 0 if guarded else QUEUED_MESSAGES
         self._socket.linger = 0
+        self._socket.zap_domain = b"fedap"
         self._socket.tcp_keepalive = 1
         self._socket.tcp_keepalive_idle = self._socket.tcp_keepalive_intvl = KEEPALIVE_S
         self._socket.tcp_keepalive_cnt = KEEPALIVE_PROBES

@@ -157,6 +157,16 @@ def test_large_packets_of_strangers_never_arrive_and_those_of_members_do() -> No
         assert len(list(router.received(8))) == 1
 
 
+@pytest.mark.parametrize(
+    "greeting", [b"\x01\x00", b"\xff" + bytes(8) + b"\x7f\x01\x05\x00\x00"], ids=["version 1", "version 2"]
+)
+def test_peers_of_old_protocol_versions_are_refused(greeting: bytes) -> None:
+    """The library would abort the process if such a peer connected while the socket is being closed."""
+    with watching() as router, closing(RawPeer.connected(router.endpoint)) as peer:
+        peer.send(greeting)
+        assert _has_ended(peer.socket)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="there is a guard on Linux alone")
 def test_while_new_connections_are_held_off_members_are_listened_to_and_what_strangers_left_is_thrown_away() -> None:
     """Each stranger that goes is counted with at least 48 KiB, and nobody reads what it said."""
