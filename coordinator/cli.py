@@ -171,6 +171,10 @@ def check(
     require_safe(settings.network)
     if settings.network.secret_key is not None:
         read_key_file(settings.network.secret_key)
+    settings.page.address()  # refuses what `serve` would refuse
+    if link is None and (coordinator_link is not None or epoch_seconds is not None):
+        raise InvalidInput("link", "none", "the speed of a member's link with these options, such as 10Mbit/s")
+    speeds = None if link is None else LinkSpeeds.parse(link, coordinator_link, epoch_seconds)
     model = require_usable_models(settings)
     listed = MemberList(settings.members.keys) if settings.members.keys is not None else None
     plan = make_plan(settings, model.spec)
@@ -178,12 +182,9 @@ def check(
     require_enough_listed(settings, listed)
     for line in (*explain(settings, plan, rules, model.spec), *measured_step_lines(settings, plan, model)):
         typer.echo(line)
-    if link is not None:
-        speeds = LinkSpeeds.parse(link, coordinator_link, epoch_seconds)
+    if speeds is not None:
         for line in link_lines(link_job(plan, rules, model.spec, speeds)):
             typer.echo(line)
-    elif coordinator_link is not None or epoch_seconds is not None:
-        raise InvalidInput("link", "none", "the speed of a member's link with these options, such as 10Mbit/s")
 
 
 @app.command("config")

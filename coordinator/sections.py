@@ -17,6 +17,7 @@ from fedap_core.errors import InvalidInput, unknown_name
 from fedap_core.similarity import MIN_SIMILARITY
 from fedap_core.strategies import make_strategy
 from protocol.contracts import Record
+from protocol.endpoints import port_number
 from protocol.errors import InvalidField
 from protocol.host.web.address import PageAddress
 from protocol.limits import IN_FLIGHT_BYTES, MIB
@@ -294,7 +295,7 @@ class NetworkSection(Section):
     def _bindable(cls, endpoint: str) -> str:
         """Check the port: for 70000, ZeroMQ would bind port 4464 without an error."""
         port = endpoint.rpartition(":")[2]
-        if endpoint.startswith("tcp://") and port != "*" and not (port.isdecimal() and int(port) <= 65_535):
+        if endpoint.startswith("tcp://") and port != "*" and port_number(port) is None:
             raise InvalidInput("network.endpoint", endpoint, "tcp://address:port, the port from 1 to 65535 or *")
         return endpoint
 

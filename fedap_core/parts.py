@@ -49,6 +49,17 @@ class TensorSpec:
         return self.part is Part.BATCH_NORM and not self.trainable and self.name.endswith("running_var")
 
 
+def variance_ranges(tensors: Iterable[TensorSpec]) -> tuple[tuple[int, int], ...]:
+    """Return where the running variances of these tensors, given in wire order, are among their flat values: (start,
+    stop) of each."""
+    ranges, start = [], 0
+    for one in tensors:
+        if one.is_variance:
+            ranges.append((start, start + one.size))
+        start += one.size
+    return tuple(ranges)
+
+
 def shared_tensors(tensors: Iterable[TensorSpec], home: Collection[Part]) -> tuple[TensorSpec, ...]:
     """Return the tensors that are sent, in wire order: trainable ones first, each kind in model order.
 

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 import structlog
 import zmq
 
+from fedap_core.errors import InvalidInput
 from fedap_core.exit_codes import WRONG_INPUT
 from participant.decisions.actions import (
     Action,
@@ -249,6 +250,8 @@ def run_in_thread(shell: Shell, worker: Worker) -> tuple[threading.Thread, queue
     def body() -> None:
         try:
             ended.put(shell.run(worker))
+        except InvalidInput as error:  # a sentence for the operator, who needs no traceback
+            ended.put(error)
         except BaseException as error:
             ended.put(error)
             raise

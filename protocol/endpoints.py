@@ -1,4 +1,4 @@
-"""Decides which addresses only this machine can reach: there both sides may work without keys."""
+"""Decides which addresses only this machine can reach, where both sides may work without keys, and what is a port."""
 
 from __future__ import annotations
 
@@ -16,3 +16,10 @@ def is_local(endpoint: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def port_number(text: str) -> int | None:
+    """Return the TCP port that a text names, from 0 to 65535; None if it is none."""
+    # five digits at most: Python refuses to convert thousands of them, and ZeroMQ knows ASCII digits only
+    is_number = len(text) <= 5 and text.isascii() and text.isdecimal()
+    return int(text) if is_number and int(text) <= 65_535 else None

@@ -43,6 +43,7 @@ from fedap_core.bn_stats import BnStats
 from fedap_core.errors import InvalidInput
 from fedap_core.measures import measured_channels
 from fedap_core.model_spec import ModelSpec
+from fedap_core.parts import variance_ranges
 from fedap_core.strategies import Evidence, Measure, Phase
 from protocol.encodings import DIFFERENCES
 from protocol.errors import RemoteProtocolError
@@ -309,10 +310,18 @@ class Jobs:
         for ref, blob in zip(action.givers, blobs, strict=True):
             if blob.layout != layout:
                 raise InvalidInput(f"update of {ref.member}", _difference(blob.layout, layout), "the plan's tensors")
-        mixture = mixture_of(action, self._rules.strategy, self._tensors[action.phase is Phase.WARMUP])
+        tensors = self._tensors[action.phase is Phase.WARMUP]
+        mixture = mixture_of(action, self._rules.strategy, tensors)
         product = Product(mixture=mixture, rule=self._rules.strategy.robustness)
         layout = self._forms.rows(action.phase)
-        forms = RowForms.of(action, blobs, layout, encoding=self._forms.encoding, upward=self._forms.upward)
+        forms = RowForms.of(
+            action,
+            blobs,
+            layout,
+            encoding=self._forms.encoding,
+            upward=self._forms.upward,
+            variances=variance_ranges(tensors),
+        )
         fit = max(forms.row_sizes, default=0) <= SLICE_BYTES
         small = fit and self._forms.held_bytes + forms.held_bytes <= ROWS_HELD_BYTES
         paths = self._store.expect_rows(() if small else action.receivers)

@@ -23,7 +23,7 @@ from fedap_core.aggregation import TileAccess
 from fedap_core.arrays import Float32Array, FloatArray
 from fedap_core.errors import InvalidInput
 from fedap_core.robust import Mixture, Robustness, robust_mix
-from protocol.encodings import Encoding, encode_difference, to_wire, wire_bytes
+from protocol.encodings import Encoding, Ranges, encode_difference, to_wire, wire_bytes
 from protocol.limits import SLICE_BYTES
 from protocol.naming import Naming
 from protocol.tensors import Layout, TensorSet, rows_differ
@@ -59,17 +59,25 @@ class RowForms:
     """How rows of a layout are stored. own: for each row, its receiver's update to which it is sent as a difference.
 
     A row without one is stored in `encoding`, as it is sent. A row with one takes the values that its receiver decodes
-    from the difference, encoded as `difference`; it is stored as f32 beside that difference.
+    from the difference, encoded as `difference`; it is stored as f32 beside that difference. variances: (start, stop)
+    ranges of values that cannot be negative.
     """
 
     layout: Layout
     encoding: Encoding
     difference: Encoding
     own: Sequence[OwnUpdate | None]
+    variances: Ranges = ()
 
     @staticmethod
     def of(
-        action: Aggregate, givers: Sequence[StoredSet], layout: Layout, *, encoding: Encoding, upward: Encoding
+        action: Aggregate,
+        givers: Sequence[StoredSet],
+        layout: Layout,
+        *,
+        encoding: Encoding,
+        upward: Encoding,
+        variances: Ranges,
     ) -> RowForms:
         """Return differences if the plan asks for them, for receivers that are among the givers."""
         known: dict[str, OwnUpdate] = {}
@@ -77,7 +85,7 @@ class RowForms:
             for ref, stored in zip(action.givers, givers, strict=True):
                 known[ref.member] = OwnUpdate(round_no=ref.round_no, stored=stored)
         own = [known.get(row.member) for row in action.receivers]
-        return RowForms(layout=layout, encoding=encoding, difference=upward, own=own)
+        return RowForms(layout=layout, encoding=encoding, difference=upward, own=own, variances=variances)
 
     @staticmethod
     def values(layout: Layout, encoding: Encoding, count: int) -> RowForms:
@@ -108,12 +116,16 @@ class _Difference:
         self._base = base
         self._layout = forms.layout
         self._encoding: Encoding = forms.difference
+        self._variances = forms.variances
         self._wire = np.empty(forms.layout.size_bytes(forms.difference), dtype=np.uint8)
 
     def encode(self, start: int, values: Float32Array) -> Float32Array:
         """Encode these values and return those that the receiver will decode."""
         base = self._reader.block(start, values.size)
-        wire, arrived = encode_difference(values, base=base, encoding=self._encoding)
+        stop = start + values.size
+        here = [(max(one, start) - start, min(end, stop) - start) for one, end in self._variances]
+        variances = [(one, end) for one, end in here if one < end]
+        wire, arrived = encode_difference(values, base=base, encoding=self._encoding, variances=variances)
         first = wire_bytes(self._encoding, start)
         self._wire.data[first : first + wire.nbytes] = wire
         return arrived

@@ -23,7 +23,7 @@ from fedap_core.arrays import Float32Array
 from fedap_core.bn_stats import BnStats, LayerMoments
 from fedap_core.directions import Sketch
 from fedap_core.errors import InvalidInput
-from fedap_core.parts import TensorSpec
+from fedap_core.parts import TensorSpec, variance_ranges
 from protocol.messages import Hello, Reject
 
 FEWEST_TO_COMPARE = 3
@@ -191,12 +191,8 @@ class UpdateShape:
 def shape_of(tensors: Sequence[TensorSpec]) -> UpdateShape:
     """Return the shape of an update made of these tensors, given in wire order."""
     trained = sum(one.size for one in tensors if one.trainable)
-    variances, start = [], 0
-    for one in tensors:
-        if one.is_variance:
-            variances.append((start, start + one.size))
-        start += one.size
-    return UpdateShape(size=start, trained=trained, variances=tuple(variances))
+    size = sum(one.size for one in tensors)
+    return UpdateShape(size=size, trained=trained, variances=variance_ranges(tensors))
 
 
 @dataclass(frozen=True, kw_only=True)

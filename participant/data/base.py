@@ -233,7 +233,7 @@ class DataOptions:
         if text is None:
             return default
         parts = text.lower().split("x")
-        if len(parts) not in dims or not all(part.isdecimal() and int(part) > 0 for part in parts):
+        if len(parts) not in dims or not all(part.isdecimal() and len(part) < 10 and int(part) > 0 for part in parts):
             wanted = " or ".join(str(count) for count in dims)
             raise InvalidInput(f"data option {key!r}", text, f"{wanted} sizes joined by x, as in 1x16x16")
         return tuple(int(part) for part in parts)

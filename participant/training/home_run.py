@@ -79,6 +79,7 @@ class HomeRun:
             participant=name,
             seed=self._plan.seed,
             steps=(*private, *settings.outgoing_steps),
+            variances=variances,
         )
         self._feedback = Feedback(self._outgoing)
         self._positions = data.split(

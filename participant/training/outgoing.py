@@ -8,7 +8,7 @@ participant's settings decide what is sent at all. Delivered tensors and scores 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -89,12 +89,14 @@ def find_step(name: str) -> OutgoingStep:
 
 @dataclass(frozen=True, kw_only=True)
 class OutgoingTensors:
-    """Builds the outgoing tensor sets of one participant in one run. steps: applied in order to every set."""
+    """Builds the outgoing tensor sets of one participant in one run. steps: applied in order to every set. variances:
+    names of tensors that must not be negative."""
 
     encoding: Encoding
     participant: str
     seed: int
     steps: tuple[OutgoingStep, ...] = (unchanged,)
+    variances: frozenset[str] = frozenset()
 
     @property
     def changes(self) -> bool:
@@ -129,7 +131,13 @@ class OutgoingTensors:
     ) -> tuple[TensorSet, Float32Array]:
         """Return flat values as a difference to the delivered ones, and the encoding error; see `with_feedback`."""
         stepped = self.weights(layout, values, round_no=round_no, delivered=delivered, encoding="f32").flat()
-        wire, arrived, lost = with_feedback(stepped, delivered=delivered, error=error, encoding=self.encoding)
+        wire, arrived, lost = with_feedback(
+            stepped,
+            delivered=delivered,
+            error=error,
+            encoding=self.encoding,
+            variances=_ranges(layout, self.variances),
+        )
         in_full = self.in_full(layout, arrived)
         return TensorSet(layout=layout, encoding=self.encoding, data=wire.toreadonly(), in_full=in_full), lost
 
@@ -193,6 +201,17 @@ def tables_of(class_counts: IndexArray, evaluations: Mapping[str, Evaluation]) -
     """Class counts of the training data and a confusion matrix per split: only if the participant shares them."""
     confusions = {f"confusion/{split}": np.array(one.confusion) for split, one in evaluations.items()}
     return {"class_counts": class_counts, **confusions}
+
+
+def _ranges(layout: Layout, names: Collection[str]) -> list[tuple[int, int]]:
+    """Return where these tensors are among the flat values of a layout."""
+    ranges, start = [], 0
+    for spec in layout.specs:
+        stop = start + math.prod(spec.shape)
+        if spec.name in names:
+            ranges.append((start, stop))
+        start = stop
+    return ranges
 
 
 def _named(layout: Layout) -> str:

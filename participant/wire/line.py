@@ -17,7 +17,7 @@ from fedap_core.errors import InvalidInput
 from participant.wire.guard import TrafficMonitor, WatchedConnection
 from participant.wire.keys import Keys
 from protocol.contracts import Buffer
-from protocol.endpoints import is_local
+from protocol.endpoints import is_local, port_number
 from protocol.host.tcp import can_guard
 from protocol.limits import FRAME_BYTES
 
@@ -61,11 +61,14 @@ class Address:
     insecure: bool = False
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.endpoint)
+        try:
+            parts = urlsplit(self.endpoint)
+        except ValueError as error:  # brackets without an IPv6 address in them
+            raise InvalidInput("coordinator", self.endpoint, "tcp://host:port or ipc://path", f"{error}.") from error
         if parts.scheme not in ("tcp", "ipc") or not (parts.netloc or parts.path):
             raise InvalidInput("coordinator", self.endpoint, "tcp://host:port or ipc://path")
         port = self.endpoint.rpartition(":")[2]  # ZeroMQ would connect to 4464 for 70000 without an error
-        if parts.scheme == "tcp" and not (parts.hostname and port.isdecimal() and 0 < int(port) <= 65_535):
+        if parts.scheme == "tcp" and not (parts.hostname and port_number(port)):
             raise InvalidInput("coordinator", self.endpoint, "tcp://host:port, the port from 1 to 65535")
         if self.keys is None and not self.insecure and not is_local(self.endpoint):
             fix = "Give --keys and --coordinator-key (or, in a closed network, --insecure)."

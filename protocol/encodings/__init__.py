@@ -15,7 +15,7 @@ line in `CODECS`. This file must not know layouts or messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -145,27 +145,65 @@ def from_wire(data: Buffer, encoding: Encoding, elements: int) -> Float32Array:
     return codec.decode(wire)[:elements]
 
 
+Ranges = Sequence[tuple[int, int]]
+"""(start, stop) of some of the values."""
+
+
 def with_feedback(
-    values: Float32Array, *, delivered: Float32Array, error: Float32Array, encoding: Encoding
+    values: Float32Array,
+    *,
+    delivered: Float32Array,
+    error: Float32Array,
+    encoding: Encoding,
+    variances: Ranges = (),
 ) -> tuple[memoryview, Float32Array, Float32Array]:
     """Encode the difference to the delivered weights with error feedback.
 
-    error: rounding error of earlier rounds; it is added to the difference, so that nothing is lost for good. Returns
-    (bytes, the model that the receiver decodes, the new error); all arrays are (elements,).
+    error: rounding error of earlier rounds; it is added to the difference, so that nothing is lost for good. variances:
+    values that are measured anew in every round and are never negative. Their errors are not carried over, because the
+    next difference has them again, and added up they would pass the measured value. Returns (bytes, the model that the
+    receiver decodes, the new error); all arrays are (elements,).
     """
     wanted = (values - delivered) + error
-    wire = to_wire(wanted, encoding)
-    decoded = from_wire(wire, encoding, values.size)
-    return wire, delivered + decoded, wanted - decoded
+    for start, stop in variances:
+        wanted[start:stop] = values[start:stop] - delivered[start:stop]
+    wire, decoded = _encoded(wanted, delivered, encoding, variances)
+    lost = wanted - decoded
+    for start, stop in variances:
+        lost[start:stop] = 0.0
+    return wire, delivered + decoded, lost
 
 
 def encode_difference(
-    values: Float32Array, *, base: Float32Array, encoding: Encoding
+    values: Float32Array, *, base: Float32Array, encoding: Encoding, variances: Ranges = ()
 ) -> tuple[memoryview, Float32Array]:
     """Encode the difference to a base that the receiver holds; return its bytes and the values the receiver decodes.
 
-    All arrays are (elements,). The rounding error is not carried over: the next row is mixed from updates that were
-    trained from the decoded values.
+    All arrays are (elements,). variances: values that are never negative. The rounding error is not carried over: the
+    next row is mixed from updates that were trained from the decoded values.
     """
-    wire = to_wire(values - base, encoding)
-    return wire, base + from_wire(wire, encoding, values.size)
+    wire, decoded = _encoded(values - base, base, encoding, variances)
+    return wire, base + decoded
+
+
+def _encoded(
+    wanted: Float32Array, base: Float32Array, encoding: Encoding, variances: Ranges
+) -> tuple[memoryview, Float32Array]:
+    """Encode a difference; return its bytes and what the receiver decodes. A variance that rounding would make negative
+    goes half of the way, and the rest in the rounds that follow."""
+    first = min((start for start, _ in variances), default=wanted.size) // LARGEST_BLOCK * LARGEST_BLOCK
+    wire = to_wire(wanted, encoding)
+    decoded = from_wire(wire, encoding, wanted.size)
+    is_variance = np.zeros(wanted.size - first, dtype=np.bool_)
+    for start, stop in variances:
+        is_variance[start - first : stop - first] = True
+    rest = wanted[first:]
+    while is_variance.any():  # half of the way is rounded to the whole at most, so there is hardly a second pass
+        falling = is_variance & (decoded[first:] < 0.0) & (base[first:] + decoded[first:] < 0.0)
+        if not falling.any():
+            break
+        rest = np.where(falling, np.maximum(rest, -np.maximum(base[first:], 0.0)) / 2, rest)
+        end = to_wire(rest, encoding)
+        wire = memoryview(bytes(wire[: wire_bytes(encoding, first)]) + bytes(end))
+        decoded = np.concatenate([decoded[:first], from_wire(end, encoding, rest.size)])
+    return wire, decoded

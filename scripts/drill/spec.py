@@ -113,7 +113,7 @@ def parse_size(text: str | None) -> int | None:
     """Parse small, large or a number of bytes; None stays None."""
     if text is None or text in SIZES:
         return None if text is None else SIZES[text]
-    if not text.isdecimal() or not 1 <= int(text) <= MOST_BYTES:
+    if not text.isdecimal() or len(text) > 20 or not 1 <= int(text) <= MOST_BYTES:
         raise InvalidInput("model", text, f"small, large or a number of bytes from 1 to {MOST_BYTES}")
     return int(text)
 

@@ -22,7 +22,7 @@ from fedap_core.bn_stats import BnStats
 from fedap_core.directions import DirectionHistory, withhold
 from fedap_core.errors import InvalidInput
 from fedap_core.neighbours import NearestMembers
-from fedap_core.parts import TensorSpec
+from fedap_core.parts import TensorSpec, variance_ranges
 from fedap_core.robust import robust_mix_rows
 from fedap_core.strategies import Evidence, Measure, Mixing, Phase, mixing_of_phase
 from fedap_core.workspace import DELIVERED, HANDED_OVER
@@ -178,7 +178,7 @@ class InlineFederation:
         self._tensors = tensors
         self._trained = sum(tensor.size for tensor in tensors if tensor.trainable)
         self._followed = DirectionHistory.of(len(cohort.clients)) if self._strategy.looks_at_directions else None
-        self._transport = Transport(settings.encoding, pool.rows)
+        self._transport = Transport(settings.encoding, pool.rows, variance_ranges(tensors))
         self._sampling = Sampling(settings, len(cohort.clients))
         self._private = PrivateRows(settings, cohort.names, tensors)
 

@@ -17,6 +17,7 @@ from protocol.compression import COMPRESSED, compressed
 from protocol.encodings import (
     DIFFERENCES,
     Encoding,
+    Ranges,
     differs_downwards,
     downward,
     encode_difference,
@@ -31,10 +32,11 @@ differences in both directions also its latest update as it arrived; (3, clients
 
 
 class Transport:
-    """Both directions for all clients of one run."""
+    """Both directions for all clients of one run. variances: values of a row that cannot be negative."""
 
-    def __init__(self, encoding: Encoding, rows: Sequence[Float32Array]) -> None:
+    def __init__(self, encoding: Encoding, rows: Sequence[Float32Array], variances: Ranges = ()) -> None:
         self._encoding: Encoding = encoding
+        self._variances = variances
         differs = encoding in DIFFERENCES
         self._lost = np.zeros((len(rows), rows[0].size), dtype=np.float32) if differs else None
         self._given = np.zeros_like(self._lost) if self._lost is not None else None
@@ -56,7 +58,9 @@ class Transport:
         for number in range(len(rows)) if chosen is None else chosen:
             row = rows[number]
             if self._reported is not None and number in self.givers:
-                wire, row[...] = encode_difference(row, base=self._reported[number], encoding=self._encoding)
+                wire, row[...] = encode_difference(
+                    row, base=self._reported[number], encoding=self._encoding, variances=self._variances
+                )
                 self._count(wire)
             else:
                 row[...] = from_wire(to_wire(row, way), way, row.size)
@@ -75,7 +79,11 @@ class Transport:
                 row[...] = from_wire(wire, self._encoding, row.size)
             else:
                 wire, row[...], self._lost[number] = with_feedback(
-                    row, delivered=self._given[number], error=self._lost[number], encoding=self._encoding
+                    row,
+                    delivered=self._given[number],
+                    error=self._lost[number],
+                    encoding=self._encoding,
+                    variances=self._variances,
                 )
             if self._reported is not None:
                 self._reported[number] = row

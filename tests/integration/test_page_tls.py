@@ -130,3 +130,20 @@ def test_page_without_what_it_needs_is_refused_in_one_line(
     lines = (tmp_path / "log").read_text().splitlines()
     assert len(lines) == 1
     assert said in lines[0]
+
+
+def test_malformed_requests_are_refused_and_leave_nothing_in_the_log(page: tuple[int, Path]) -> None:
+    """Whoever reaches the port may send them without a token, as many as they like."""
+    port, folder = page
+    trusted = ssl.create_default_context(cafile=str(folder / "page.pem"))
+    before = (folder / "log").read_text()
+    for sent in (b"\0nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"):
+        for _ in range(5):
+            plain = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
+            with trusted.wrap_socket(plain, server_hostname="127.0.0.1") as line:
+                line.sendall(sent)
+                assert line.recv(12).startswith(b"HTTP/1.1 4")
+    with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as plain:
+        plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        plain.recv(100)
+    assert (folder / "log").read_text() == before

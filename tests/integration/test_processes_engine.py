@@ -33,6 +33,7 @@ VARIANTS: dict[str, RunSettings] = {
     ),
     "updates are int8 differences": small_run("fedap", encoding="int8"),
     "updates are topk differences, and delivery moves the model": small_run("fedadam", encoding="topk"),
+    "running variances are topk differences, too": small_run("fedavg", rounds=8, encoding="topk"),
     "differences travel both ways after warm-up": small_run(
         "fedap", rounds=4, encoding="coarse", anchor={"kind": "warmup", "rounds": 2}
     ),

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedap_core.errors import InvalidInput
+from protocol.endpoints import port_number
 from protocol.host.small_files import read_small_text
 
 _LEAST_TOKEN = 20
@@ -35,7 +36,7 @@ class PageAddress:
 
     def __post_init__(self) -> None:
         host, port = self._parts()
-        if not host or not port.isdecimal() or int(port) > 65_535:
+        if not host or port_number(port) is None:
             raise InvalidInput("page", self.listen, _EXPECTED)
         if self.certificate is not None:
             _require_certificate(self.certificate)

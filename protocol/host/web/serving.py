@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import socket
 import subprocess
@@ -41,13 +42,16 @@ async def _serve(make: Callable[[], LivePage], address: PageAddress, token: str 
         Guarded(page.app(), address, token),
         ssl_certfile=pem,
         ssl_keyfile=pem,
-        log_level="warning",
+        log_level="error",  # uvicorn has a warning for every malformed request: strangers could fill the disk
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=_LAST_LOOK_S - 1,
         lifespan="off",
         ws="none",
     )
+    logging.getLogger("asyncio").setLevel(
+        logging.CRITICAL
+    )  # an error a second while connections use up all descriptors
     await _Server(config, page).serve(sockets=[place])
 
 

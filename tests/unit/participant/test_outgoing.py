@@ -47,6 +47,28 @@ def test_every_tensor_of_every_report_goes_through_the_steps(tmp_path: Path) -> 
         assert not any(array.any() for array in one.arrays().values())
 
 
+def test_running_variances_sent_as_differences_are_never_negative(tmp_path: Path) -> None:
+    """FedAvg shares batch norm. Its variances begin at 1 and are measured far below in every round."""
+    (tmp_path / "state").mkdir()
+    outgoing = opened(tmp_path, plan("fedavg", rounds=2))._outgoing
+    names = sorted(outgoing.variances)
+    sizes = {"w": 300} | dict.fromkeys(names, 20)
+    layout = Layout(specs=tuple(WireTensor(name=name, dtype="float32", shape=(n,)) for name, n in sizes.items()))
+    assert names
+    assert all(name.endswith("running_var") for name in names)
+    delivered, error = np.ones(layout.elements, dtype=np.float32), np.zeros(layout.elements, dtype=np.float32)
+    for round_no in range(20):
+        trained_now = np.concatenate([delivered[:300] + 1.0, np.full(layout.elements - 300, 0.4)]).astype(np.float32)
+        difference, error = replace(outgoing, encoding="topk").difference(
+            layout, trained_now, delivered=delivered, error=error, round_no=round_no
+        )
+        assert difference.in_full is not None
+        arrived = difference.in_full.flat()
+        assert arrived[300:].min() >= 0.0
+        delivered = delivered.copy()
+        delivered[:300] = arrived[:300]
+
+
 def test_nothing_else_in_the_participant_makes_tensor_sets() -> None:
     """Sealing stands behind it: what it makes is sealed from such sets, or opened from delivered ones."""
     found = []

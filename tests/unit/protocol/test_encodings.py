@@ -125,6 +125,39 @@ def test_error_feedback_loses_nothing_for_good(encoding: Encoding) -> None:
     assert np.abs(delivered / 200 - step).max() < 0.2 * np.abs(step).max()
 
 
+@pytest.mark.parametrize("encoding", sorted(DIFFERENCES))
+def test_variances_never_arrive_negative_and_come_to_what_is_measured(encoding: Encoding) -> None:
+    """Running variances that are measured anew in every round, beside weights that move on: 1 at first, and from then
+    on between 0.001 and 0.5, whatever was delivered."""
+    measured = np.linspace(0.001, 0.5, 100, dtype=np.float32)
+    delivered = np.concatenate([VALUES[:412] / 1000, np.ones(100)]).astype(np.float32)
+    error, variances = np.zeros_like(delivered), [(412, 512)]
+    for _ in range(40):
+        trained = np.concatenate([delivered[:412] + np.float32(0.01), measured])
+        wire, arrived, error = with_feedback(
+            trained, delivered=delivered, error=error, encoding=encoding, variances=variances
+        )
+        assert np.array_equal(delivered + from_wire(wire, encoding, 512), arrived)
+        assert arrived[412:].min() >= 0.0
+        assert not error[412:].any()
+        delivered = arrived
+    assert np.abs(delivered[412:] - measured).max() < 0.1
+
+
+def test_a_variance_that_rounding_would_make_negative_goes_half_of_the_way() -> None:
+    """In steps of a seventh of the largest difference, 1, -0.4 becomes -3 / 7, which is more than the base has; half of
+    it becomes -1 / 7."""
+    base = np.full(2048, 0.41, dtype=np.float32)
+    values = base.copy()
+    values[1500:1502] = base[0] + 1.0, base[0] - 0.4
+    _, bare = encode_difference(values, base=base, encoding="coarse")
+    wire, arrived = encode_difference(values, base=base, encoding="coarse", variances=[(1500, 1502)])
+    assert bare[1501] < 0.0
+    assert arrived[1501] == pytest.approx(0.41 - 1 / 7, abs=0.01)
+    assert np.array_equal(np.delete(arrived, 1501), np.delete(bare, 1501))
+    assert np.array_equal(base + from_wire(wire, "coarse", 2048), arrived)
+
+
 def test_models_travel_back_as_int8_where_updates_are_differences_which_are_stored_in_full() -> None:
     assert [downward(one) for one in ENCODINGS] == ["f32", "f16", "bf16", "int8", "int8", "int8", "int8"]
     assert [stored(one) for one in ENCODINGS] == ["f32", "f16", "bf16", "f32", "f32", "f32", "f32"]
