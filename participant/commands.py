@@ -27,6 +27,7 @@ from protocol.host.command import (
     PageHost,
     PageToken,
     TableFlag,
+    require_file,
     settings_text,
     with_settings,
 )
@@ -189,6 +190,11 @@ def predict(
     from participant.record.predictions import predict as predict_new
     from participant.record.predictions import write_predictions
 
+    if out is not None and out.exists():
+        require_file(out)
+        for option, used in (("--model", model), ("--data", Path(data))):
+            if used.exists() and used.samefile(out):
+                raise InvalidInput("out", out, f"another file than {option}")
     found = predict_new(model, data, root=data_root, options=parse_pairs("data-option", data_option or []))
     if out is None:
         typer.echo(found.to_csv(), nl=False)

@@ -199,6 +199,7 @@ JOIN = ["join", *DATA, "--model-file", "lenet.st", "--name", "a"]
         (["keygen", "--name", "a", "--folder", "tiny.st"], "tiny.st"),
         (["predict", "--model", "garbage.st", *DATA, "--out", "o.csv"], "intact safetensors"),
         (["predict", "--model", "lenet.st", *DATA, "--out", "."], "out: got ., expected a file"),
+        (["predict", "--model", "lenet.st", *DATA, "--out", "lenet.st"], "another file than --model"),
         (
             ["predict", "--model", "lenet.st", *DATA, "--out", "pipe"],
             "out: got pipe, expected a file to write. This is",
