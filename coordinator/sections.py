@@ -246,7 +246,8 @@ class PaceSection(Section):
     give_up_s: float | None = Field(
         default=None,
         ge=0.0,
-        description="End the run if enrolment or a round lacks its quorum for this long; none: never.",
+        description="End the run if a round lacks its quorum for this long after its deadline, or enrolment after"
+        " `enrolment_s`; none: never.",
         examples=[86_400.0],
     )
     linger_s: float = Field(
