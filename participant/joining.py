@@ -158,7 +158,7 @@ def join(
             consent=consent,
         )
         context = None if host is None else host.context
-        sent = state.disk.retry_while_full(state.sent_path.name, lambda: SentLog(state.sent_path))
+        sent = state.disk.retry(state.sent_path.name, lambda: SentLog(state.sent_path))
         shell = Shell(address=address, machine=machine, sent=sent, context=context)
         worker = Worker(
             spec=home.spec,

@@ -1,8 +1,8 @@
-"""Wait for the disk: writes that a full disk refuses, or whose folder was moved away, are retried until they succeed,
-and the operator is notified.
+"""Wait for the disk: what a full disk refuses, or a folder that was moved away, is retried until it succeeds, and the
+operator is notified.
 
 For the training thread, which may block; the socket's thread keeps sending signs of life. Decides nothing about what is
-written, and handles no other error.
+written or read, and handles no other error.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _FolderMoved(OSError):
 
 
 class Disk:
-    """Retries one participant's writes; `give_up` ends all waiting, from any thread."""
+    """Retries what one participant writes and reads; `give_up` ends all waiting, from any thread."""
 
     def __init__(self, *, retry_s: float = RETRY_S) -> None:
         self._retry_s = retry_s
@@ -47,7 +47,7 @@ class Disk:
         self._held: tuple[Path, int] | None = None
 
     def give_up(self) -> None:
-        """Make every write, waiting or later, raise its error instead of waiting."""
+        """Make everything, waiting or later, raise its error instead of waiting."""
         self._given_up.set()
 
     def hold(self, folder: Path) -> None:
@@ -61,28 +61,38 @@ class Disk:
             os.close(self._held[1])
         self._held = None
 
-    def retry_while_full(self, what: str, write: Callable[[], T]) -> T:
-        """Call `write`, which must be atomic, and retry it while the disk is full or the folder elsewhere."""
+    def retry(self, what: str, act: Callable[[], T]) -> T:
+        """Write or read by `act`, which must be atomic, and retry it while the disk is full or the folder elsewhere."""
         waiting = False
         while True:
             try:
                 self._require_folder()
-                done = write()
+                done = act()
             except (OSError, InvalidInput) as error:
-                found = error.__cause__ if isinstance(error, InvalidInput) else error
-                is_moved = isinstance(found, _FolderMoved)
-                if not (is_moved or is_full(found)) or self._given_up.is_set():
+                reason = self._passing_reason(error)
+                if reason is None or self._given_up.is_set():
                     raise
-                if not waiting and is_moved:
-                    log.warning("state.moved", what=what, reason=str(found), effect="waiting until it is back")
+                if not waiting and isinstance(reason, _FolderMoved):
+                    log.warning("state.moved", what=what, reason=str(reason), effect="waiting until it is back")
                 elif not waiting:
-                    log.warning("disk.full", what=what, reason=str(found), effect="waiting for free space")
+                    log.warning("disk.full", what=what, reason=str(reason), effect="waiting for free space")
                 waiting = True
                 self._given_up.wait(self._retry_s)
                 continue
             if waiting:
                 log.info("disk.free", what=what, effect="continuing")
             return done
+
+    def _passing_reason(self, error: OSError | InvalidInput) -> OSError | None:
+        """Return why it may succeed later; None if it cannot. A move in the middle may cause any error."""
+        found = error.__cause__ if isinstance(error, InvalidInput) else error
+        if isinstance(found, OSError) and is_full(found):
+            return found
+        try:
+            self._require_folder()
+        except _FolderMoved as moved:
+            return moved
+        return None
 
     def _require_folder(self) -> None:
         if self._held is None:

@@ -70,7 +70,7 @@ class PrivacyLedger:
         """Add a release; it is durable on return."""
         releases = (*self.releases, release)
         text = json.dumps({"format": _FORMAT, "releases": [asdict(one) for one in releases]}, indent=1) + "\n"
-        self._disk.retry_while_full(LEDGER, lambda: replace_text(self._folder / LEDGER, text, mode=0o600))
+        self._disk.retry(LEDGER, lambda: replace_text(self._folder / LEDGER, text, mode=0o600))
 
     def noise(self, query: str, size: int) -> FloatArray:
         """Return (size,) standard normal numbers, determined only by this folder's secret and the query."""
@@ -81,7 +81,7 @@ class PrivacyLedger:
         path = self._folder / SECRET
         if not path.is_file():
             made = secrets.token_hex(32)
-            self._disk.retry_while_full(SECRET, lambda: replace_text(path, made + "\n", mode=0o600))
+            self._disk.retry(SECRET, lambda: replace_text(path, made + "\n", mode=0o600))
         found = path.read_text(encoding="ascii", errors="replace").strip()
         if len(found) != 64 or set(found) - set("0123456789abcdef"):
             raise InvalidInput(

@@ -76,37 +76,48 @@ class RunState:
 
     @property
     def has_start(self) -> bool:
-        return (self.path / "start.safetensors").is_file()
+        path = self.path / "start.safetensors"
+        return self._disk.retry(path.name, path.is_file)
 
     def write_start(self, state: State) -> None:
         """Write the model that training starts from: every tensor."""
         path, notes = self.path / "start.safetensors", {_DIGEST: _digest(state, "")}
-        self._disk.retry_while_full(path.name, lambda: write_model(path, self._spec, state, notes, private=True))
+        self._disk.retry(path.name, lambda: write_model(path, self._spec, state, notes, private=True))
 
     def write_note(self, name: str, text: str) -> None:
         """Write a small text file of the run."""
-        self._disk.retry_while_full(name, lambda: replace_text(self.path / name, text))
+        self._disk.retry(name, lambda: replace_text(self.path / name, text))
 
     def read_start(self) -> State:
-        return self._read_intact(self.path / "start.safetensors")[1]
+        path = self.path / "start.safetensors"
+        return self._disk.retry(path.name, lambda: self._read_intact(path)[1])
 
     def write_latest(self, saved: SavedRound) -> None:
         """Make a finished step durable, then remove the previous one. At the end of a run the last trained model is
         kept beside the final one, in case the final one turns out to be worse."""
         name = f"round-{saved.round_no:07d}-{saved.kind}.safetensors"
         self._write(name, saved)
-        self._disk.retry_while_full(LATEST, lambda: replace_text(self.path / LATEST, name + "\n", durable=False))
+        self._disk.retry(LATEST, lambda: replace_text(self.path / LATEST, name + "\n", durable=False))
+        self._disk.retry(name, lambda: self._remove_earlier(saved.kind))
+
+    def _remove_earlier(self, kind: str) -> None:
         earlier = self._rounds()[:-1]
-        for path in earlier if saved.kind == UPDATE else earlier[:-1]:
+        for path in earlier if kind == UPDATE else earlier[:-1]:
             path.unlink()
 
     def last_trained(self) -> SavedRound | None:
         """The latest round of the participant's own training; None before the first."""
+        return self._disk.retry(UPDATE, self._read_trained)
+
+    def _read_trained(self) -> SavedRound | None:
         rounds = [path for path in self._rounds() if path.stem.endswith(f"-{UPDATE}")]
         return self._read(rounds[-1]) if rounds else None
 
     def latest(self) -> SavedRound | None:
         """The latest finished step; None before the first. DamagedState if a later one is missing."""
+        return self._disk.retry(LATEST, self._read_latest)
+
+    def _read_latest(self) -> SavedRound | None:
         rounds = self._rounds()
         pointer = self.path / LATEST
         name = pointer.read_text(encoding="ascii", errors="replace").strip() if pointer.is_file() else ""
@@ -121,7 +132,7 @@ class RunState:
     def read_beside(self, kind: str) -> SavedRound | None:
         """Read the latest model of that kind."""
         path = self.path / f"{kind}.safetensors"
-        return self._read(path) if path.is_file() else None
+        return self._disk.retry(path.name, lambda: self._read(path) if path.is_file() else None)
 
     def _rounds(self) -> list[Path]:
         return sorted(self.path.glob("round-*.safetensors"))
@@ -137,9 +148,7 @@ class RunState:
         tensors = {**saved.model, **{f"{_EXTRA}{key}": tensor for key, tensor in saved.extras.items()}}
         report = json.dumps(described)
         notes = {_REPORT: report, _DIGEST: _digest(tensors, report)}
-        self._disk.retry_while_full(
-            name, lambda: write_model(self.path / name, self._spec, tensors, notes, private=True)
-        )
+        self._disk.retry(name, lambda: write_model(self.path / name, self._spec, tensors, notes, private=True))
 
     def _read(self, path: Path) -> SavedRound:
         spec, tensors, notes = self._read_intact(path)
@@ -208,7 +217,7 @@ class PrivateState:
         found = path.read_text(encoding="ascii", errors="replace").strip() if path.is_file() else ""
         if not re.fullmatch(r"[0-9a-f]{32}", found):
             made = found = secrets.token_hex(16)
-            self.disk.retry_while_full(INSTANCE, lambda: replace_text(path, made + "\n", mode=0o600))
+            self.disk.retry(INSTANCE, lambda: replace_text(path, made + "\n", mode=0o600))
         return found
 
     @property
@@ -233,18 +242,18 @@ class PrivateState:
     def run(self, run: str, spec: ModelSpec) -> RunState:
         """Return the folder of that run, created if it is new."""
         path = self.folder / "state" / run
-        self.disk.retry_while_full(str(path), lambda: path.mkdir(parents=True, exist_ok=True))
+        self.disk.retry(str(path), lambda: path.mkdir(parents=True, exist_ok=True))
         return RunState(path, spec, self.disk)
 
     def set_current(self, run: str) -> None:
         """Record which run a restarted process resumes; its start model must already be durable."""
         path = self.folder / "state" / "current"
-        self.disk.retry_while_full(path.name, lambda: replace_text(path, run + "\n"))
+        self.disk.retry(path.name, lambda: replace_text(path, run + "\n"))
 
     def write_personal(self, spec: ModelSpec, state: State, notes: dict[str, str]) -> None:
         """Write the final model: batch norm included, with its description and provenance."""
         path = self.personal_path
-        self.disk.retry_while_full(path.name, lambda: write_model(path, spec, state, notes, private=True))
+        self.disk.retry(path.name, lambda: write_model(path, spec, state, notes, private=True))
 
 
 def _digest(tensors: State, report: str) -> str:

@@ -64,17 +64,17 @@ def test_nothing_is_written_into_a_folder_that_was_moved_away_or_deleted(tmp_pat
         made.rename(elsewhere)
         state.disk.give_up()
         with pytest.raises(OSError, match="moved away"):
-            state.disk.retry_while_full("it", write)
+            state.disk.retry("it", write)
         made.mkdir()  # another folder of the same name
         with pytest.raises(OSError, match="moved away"):
-            state.disk.retry_while_full("it", write)
+            state.disk.retry("it", write)
         made.rmdir()
         elsewhere.rename(made)
-        state.disk.retry_while_full("it", write)
+        state.disk.retry("it", write)
         assert written.exists()
         shutil.rmtree(made)
         with pytest.raises(InvalidInput, match="a folder that is not deleted"):
-            state.disk.retry_while_full("it", write)
+            state.disk.retry("it", write)
     assert not made.exists()
 
 
