@@ -27,7 +27,6 @@ from protocol.host.command import (
     PageHost,
     PageToken,
     TableFlag,
-    require_file,
     settings_text,
     with_settings,
 )
@@ -191,7 +190,6 @@ def predict(
     from participant.record.predictions import write_predictions
 
     if out is not None and out.exists():
-        require_file(out)
         for option, used in (("--model", model), ("--data", Path(data))):
             if used.exists() and used.samefile(out):
                 raise InvalidInput("out", out, f"another file than {option}")

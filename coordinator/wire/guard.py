@@ -4,9 +4,9 @@ Runs in its own thread: the socket's monitor reports accepted descriptors, TCP t
 socket's thread what it has read (`received`) and which connections are members' (`trust`). `protocol.backlog` decides.
 A cut only ends the TCP connection: the library frees its memory, and an honest peer simply reconnects. A member with
 many unread bytes is held instead: its packets are dropped until these have been read, and TCP retransmits them. Large
-packets of strangers are dropped by the kernel, which needs no thread to be scheduled. While
-ended connections have left too much unread, connection attempts are dropped as well; an honest peer's kernel repeats
-them. Linux and tcp only; elsewhere there is no guard, and the socket's queue limits take its place.
+packets of strangers are dropped by the kernel, which needs no thread to be scheduled. While ended connections have left
+too much unread, connection attempts are dropped as well; an honest peer's kernel repeats them. Linux and tcp only;
+elsewhere there is no guard, and the socket's queue limits take its place.
 """
 
 from __future__ import annotations
@@ -218,12 +218,12 @@ class ConnectionGuard:
             with self._lock:
                 self._take_events()
                 checked = self._next_to_check()
-                for _, watched in checked:
+                for watched in checked:
                     if (connection := self._own(watched)) is not None:
                         count_received(watched.account, connection)
                         if not watched.account.is_member:
                             count_dropped(watched.account, connection)
-            conspicuous = [one for _, one in checked if not is_inconspicuous(one.account, self._bounds)]
+            conspicuous = [one for one in checked if not is_inconspicuous(one.account, self._bounds)]
             accounts = [watched.account for watched in conspicuous]
             now, drains = time.monotonic(), self._drains
             for excess in excesses(accounts, self._bounds, self._remains, now=now, drains=drains):
@@ -235,11 +235,11 @@ class ConnectionGuard:
                 self._wake()
             pause_ms = next_check_ms(accounts, began=began, ended=time.monotonic())
 
-    def _next_to_check(self) -> list[tuple[int, _Watched]]:
+    def _next_to_check(self) -> list[_Watched]:
         if len(self._watched) <= MEMBERS_AT_ONCE:
-            return list(self._watched.items())
-        strangers = [one for one in self._watched.items() if not one[1].account.is_member]
-        members = [one for one in self._watched.items() if one[1].account.is_member]
+            return list(self._watched.values())
+        strangers = [one for one in self._watched.values() if not one.account.is_member]
+        members = [one for one in self._watched.values() if one.account.is_member]
         start = self._turn = (self._turn + MEMBERS_AT_ONCE) % len(members) if len(members) > MEMBERS_AT_ONCE else 0
         return strangers + (members[start:] + members[:start])[:MEMBERS_AT_ONCE]
 

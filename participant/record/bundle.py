@@ -24,7 +24,7 @@ from participant.record.model_card import write_card
 from participant.record.model_file import read_spec, write_model
 from participant.record.monai_bundle import is_bundle, write_monai
 from participant.record.onnx_file import write_onnx
-from participant.record.private_state import PERSONAL, PrivateState, RunState
+from participant.record.private_state import PERSONAL, START, PrivateState, RunState
 from protocol.host.command import require_free
 
 Writer = Callable[[Path, ModelSpec, State, dict[str, str]], None]
@@ -128,7 +128,7 @@ def _trained_model(state: Path) -> tuple[ModelSpec, State, dict[str, str]]:
     """Return the model after the participant's own last training in its latest run."""
     run = PrivateState(state).current_run()
     folder = state / "state" / (run or "")
-    start = folder / "start.safetensors"
+    start = folder / START
     kept = None if run is None else read_terms(folder)
     spec = read_spec(start) if start.is_file() else None
     saved = None if spec is None or run is None else RunState(folder, spec, Disk()).last_trained()

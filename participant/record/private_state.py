@@ -33,6 +33,8 @@ from protocol.naming import name_of, slice_digest
 PERSONAL = "personal.safetensors"
 INSTANCE = "instance"
 UPDATE = "update"
+START = "start.safetensors"
+"""The model that training of a run starts from."""
 LATEST = "latest"
 """A file that holds the name of the newest round's file."""
 _DIGEST = "digest"
@@ -76,12 +78,12 @@ class RunState:
 
     @property
     def has_start(self) -> bool:
-        path = self.path / "start.safetensors"
+        path = self.path / START
         return self._disk.retry(path.name, path.is_file)
 
     def write_start(self, state: State) -> None:
         """Write the model that training starts from: every tensor."""
-        path, notes = self.path / "start.safetensors", {_DIGEST: _digest(state, "")}
+        path, notes = self.path / START, {_DIGEST: _digest(state, "")}
         self._disk.retry(path.name, lambda: write_model(path, self._spec, state, notes, private=True))
 
     def write_note(self, name: str, text: str) -> None:
@@ -89,7 +91,7 @@ class RunState:
         self._disk.retry(name, lambda: replace_text(self.path / name, text))
 
     def read_start(self) -> State:
-        path = self.path / "start.safetensors"
+        path = self.path / START
         return self._disk.retry(path.name, lambda: self._read_intact(path)[1])
 
     def write_latest(self, saved: SavedRound) -> None:
@@ -232,7 +234,7 @@ class PrivateState:
         """The run that was last prepared here, if its start model still exists."""
         path = self.folder / "state" / "current"
         run = path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else ""
-        return run if run and (self.folder / "state" / run / "start.safetensors").is_file() else None
+        return run if run and (self.folder / "state" / run / START).is_file() else None
 
     def has_finished(self, run: str | None) -> bool:
         """Whether the last step of that run is stored here: its goodbye, with the final model."""

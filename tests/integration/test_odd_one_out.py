@@ -20,7 +20,7 @@ from participant.data.shard import save_npz
 from scripts.report.page.finding import find_runs
 from tests.support.cohorts import run_command, wait_until
 from tests.support.prefork import ROOT
-from tests.support.processes import ServeProcess, config_file
+from tests.support.processes import config_file, served
 
 NAMES = ("alike-1", "alike-2", "odd")
 
@@ -59,10 +59,8 @@ def test_hospital_that_is_unlike_the_others_keeps_its_own_model_by_default(tmp_p
         "members": {"names": list(NAMES), "at_least": 3}, "network": {"endpoint": "tcp://127.0.0.1:*"},
     }  # fmt: skip
     with ExitStack() as stack:
-        coordinator = ServeProcess(
-            "serve", "--config", str(config_file(tmp_path / "run.toml", chosen)), log=tmp_path / "c.log"
-        )
-        stack.callback(coordinator.close)
+        config = config_file(tmp_path / "run.toml", chosen)
+        coordinator = stack.enter_context(served(config, log=tmp_path / "c.log"))
         endpoint = coordinator.ready()
         players = [joining(tmp_path, endpoint, name) for name in NAMES]
         for one in players:

@@ -15,7 +15,7 @@ from coordinator.decisions import facts
 from tests.support.cohorts import small_run, wait_until
 from tests.support.disks import fill, small_disk
 from tests.support.players import Player, Reference, final_bits, players, run_reference
-from tests.support.processes import ServeProcess
+from tests.support.processes import served
 from tests.support.proxy import Hold, Proxy
 from tests.support.run_files import coordinator_file, only, told_facts
 
@@ -50,8 +50,7 @@ def test_a_participant_waits_for_room_and_changes_no_bit(reference: Reference, t
     run = coordinator_file(tmp_path, reference, pace={"heartbeat_s": 0.5, "dead_after_s": 6.0})
     with ExitStack() as stack:
         disk = stack.enter_context(small_disk(tmp_path / names[0]))
-        coordinator = ServeProcess("serve", "--config", str(run), log=tmp_path / "coordinator.log")
-        stack.callback(coordinator.close)
+        coordinator = stack.enter_context(served(run, log=tmp_path / "coordinator.log"))
         endpoint = coordinator.ready()
         made = stack.enter_context(players(tmp_path, only(reference, names), endpoint))
         victim = made[names[0]]
@@ -82,8 +81,7 @@ def test_a_disk_that_is_full_when_the_run_ends_delays_the_end_alone(reference: R
     run = coordinator_file(tmp_path, reference, pace={"heartbeat_s": 0.5, "dead_after_s": 60.0, "linger_s": 60.0})
     with ExitStack() as stack:
         disk = stack.enter_context(small_disk(tmp_path / names[0]))
-        coordinator = ServeProcess("serve", "--config", str(run), log=tmp_path / "coordinator.log")
-        stack.callback(coordinator.close)
+        coordinator = stack.enter_context(served(run, log=tmp_path / "coordinator.log"))
         endpoint = coordinator.ready()
         hold = Hold(after=int(7.5 * reference.initial.stat().st_size))
         proxy = stack.enter_context(Proxy(endpoint, [hold]))
@@ -111,8 +109,7 @@ def test_a_participant_whose_folder_is_moved_away_waits_until_it_is_back(referen
     late, *names = reference.names
     run = coordinator_file(tmp_path, reference, pace={"heartbeat_s": 0.5, "dead_after_s": 60.0})
     with ExitStack() as stack:
-        coordinator = ServeProcess("serve", "--config", str(run), log=tmp_path / "coordinator.log")
-        stack.callback(coordinator.close)
+        coordinator = stack.enter_context(served(run, log=tmp_path / "coordinator.log"))
         endpoint = coordinator.ready()
         made = stack.enter_context(players(tmp_path, only(reference, names), endpoint))
         victim, elsewhere = made[names[0]], tmp_path / "elsewhere"

@@ -17,7 +17,7 @@ from coordinator.cli import main
 from coordinator.decisions import facts
 from tests.support.cohorts import run_command, small_run, tensor_bits, wait_until
 from tests.support.players import Player, Reference, final_bits, players, run_reference
-from tests.support.processes import ServeProcess
+from tests.support.processes import served
 from tests.support.run_files import coordinator_file, only, told_facts
 
 DEADLINE_S = 120.0
@@ -57,8 +57,7 @@ def test_a_second_process_ends_and_the_first_continues_with_the_same_bits(refere
     late, *names = reference.names
     run = coordinator_file(tmp_path, reference, pace={"heartbeat_s": 0.5, "dead_after_s": 30.0})
     with ExitStack() as stack:
-        coordinator = ServeProcess("serve", "--config", str(run), log=tmp_path / "coordinator.log")
-        stack.callback(coordinator.close)
+        coordinator = stack.enter_context(served(run, log=tmp_path / "coordinator.log"))
         endpoint = coordinator.ready()
         made = stack.enter_context(players(tmp_path, only(reference, names), endpoint))
         first = made[names[0]]
@@ -91,8 +90,7 @@ def test_of_two_processes_with_copies_of_one_state_folder_one_ends_and_the_other
     late, *names = reference.names
     run = coordinator_file(tmp_path, reference, pace={"heartbeat_s": 0.5, "dead_after_s": 30.0})
     with ExitStack() as stack:
-        coordinator = ServeProcess("serve", "--config", str(run), log=tmp_path / "coordinator.log")
-        stack.callback(coordinator.close)
+        coordinator = stack.enter_context(served(run, log=tmp_path / "coordinator.log"))
         endpoint = coordinator.ready()
         made = stack.enter_context(players(tmp_path, only(reference, names), endpoint))
         first = made[names[0]]
@@ -118,8 +116,7 @@ def test_of_two_processes_with_copies_of_one_state_folder_one_ends_and_the_other
 def test_a_new_state_folder_waits_until_the_killed_process_counts_as_dead(reference: Reference, tmp_path: Path) -> None:
     run = coordinator_file(tmp_path, reference, pace={"heartbeat_s": 0.5, "dead_after_s": 6.0})
     with ExitStack() as stack:
-        coordinator = ServeProcess("serve", "--config", str(run), log=tmp_path / "coordinator.log")
-        stack.callback(coordinator.close)
+        coordinator = stack.enter_context(served(run, log=tmp_path / "coordinator.log"))
         made = stack.enter_context(players(tmp_path, only(reference, reference.names[:1]), coordinator.ready()))
         (first,) = made.values()
         wait_until(lambda: has_said(first, "run.joined"), "the first to be a member", deadline_s=DEADLINE_S)

@@ -7,11 +7,23 @@ import os
 import queue
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.support import prefork
 from tests.support.federation import WAIT_S
+
+
+@contextmanager
+def served(config: Path, *, log: Path) -> Iterator[ServeProcess]:
+    """A coordinator with this configuration; it does not outlive the block."""
+    process = ServeProcess("serve", "--config", str(config), log=log)
+    try:
+        yield process
+    finally:
+        process.close()
 
 
 class ServeProcess:

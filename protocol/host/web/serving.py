@@ -49,9 +49,8 @@ async def _serve(make: Callable[[], LivePage], address: PageAddress, token: str 
         lifespan="off",
         ws="none",
     )
-    logging.getLogger("asyncio").setLevel(
-        logging.CRITICAL
-    )  # an error a second while connections use up all descriptors
+    # asyncio has an error a second while connections use up all descriptors
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     await _Server(config, page).serve(sockets=[place])
 
 
