@@ -126,9 +126,11 @@ class LocalModel(Protocol):
         parts: Collection[Part] = EVERY_PART,
         epochs: int | None = None,
         objective: Objective = CROSS_ENTROPY,
+        to_mean: bool = False,
     ) -> None:
         """Train by SGD with the plan's settings. parts: the parts to train; the rest is unchanged (except batch-norm
-        statistics). epochs: None means the plan's number. Does nothing once the round has been stopped."""
+        statistics). epochs: None means the plan's number. to_mean: end at the mean of the values after every step
+        instead of those after the last. Does nothing once the round has been stopped."""
 
     def step(self, batch: Batch, *, parts: Collection[Part] = EVERY_PART, objective: Objective = CROSS_ENTROPY) -> None:
         """Do one SGD step on one batch; for procedures that interleave models."""

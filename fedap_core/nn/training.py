@@ -87,14 +87,15 @@ def train(
     epochs: int | None = None,
     progress: float = 0.0,
     velocity: Tensor | None = None,
+    to_mean: bool = False,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainingMetrics:
     """Train `model` in place.
 
     parts: the parts that SGD updates; batch-norm statistics are always updated. epochs: None means the settings'.
     progress: the share of the run's rounds that are over, for the learning rate schedule. velocity (same shape as
-    `trainable`): momentum that the caller keeps between rounds. should_stop: called after every batch; what was learnt
-    until then is kept.
+    `trainable`): momentum that the caller keeps between rounds. to_mean: end at the mean of the values after every
+    step instead of those after the last. should_stop: called after every batch; what was learnt until then is kept.
     """
     with seeded_noise(model.trainable.device, randomness.noise), frozen_but(model, parts):
         step = SgdStep(model, objective, settings, velocity, progress)
@@ -102,7 +103,11 @@ def train(
         passes = settings.epochs if epochs is None else epochs
         try:
             with head_term(model, objective, rate_of(settings, progress)) as term:
-                return _epochs(model, samples, objective, term, settings, step, order, passes, should_stop)
+                mean = StepMean(model.trainable) if to_mean else None
+                metrics = _epochs(model, samples, objective, term, settings, step, order, passes, mean, should_stop)
+                if mean is not None:
+                    mean.assign()
+                return metrics
         finally:
             step.close()
 
@@ -151,6 +156,7 @@ def _epochs(
     step: SgdStep,
     generator: torch.Generator,
     passes: int,
+    mean: StepMean | None,
     should_stop: Callable[[], bool],
 ) -> TrainingMetrics:
     module, device = model.module, model.trainable.device
@@ -167,6 +173,8 @@ def _epochs(
             loss = data_loss(module(inputs), targets, objective)
             term.backward(loss)
             step.apply()
+            if mean is not None:
+                mean.add()
             loss_sum.add_(loss.detach(), alpha=len(targets))
             epoch_samples += len(targets)
             steps += 1
@@ -177,6 +185,27 @@ def _epochs(
         if stopped:
             break
     return TrainingMetrics(samples=seen, steps=steps, loss=float(loss_sum) / max(epoch_samples, 1))
+
+
+class StepMean:
+    """The mean of values after each of many steps. A single step's noise hardly moves it."""
+
+    def __init__(self, values: Tensor) -> None:
+        self._values = values
+        self._mean = torch.zeros_like(values)
+        self._count = 0
+
+    @torch.no_grad()
+    def add(self) -> None:
+        """Include the present values."""
+        self._count += 1
+        self._mean.lerp_(self._values, 1.0 / self._count)
+
+    @torch.no_grad()
+    def assign(self) -> None:
+        """Set the values to their mean; without any step they stay as they are."""
+        if self._count:
+            self._values.copy_(self._mean)
 
 
 class SgdStep:

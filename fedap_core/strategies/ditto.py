@@ -23,9 +23,9 @@ def require_strength(name: str, strength: float) -> None:
         raise InvalidInput(f"{name}.strength", strength, "a finite number >= 0")
 
 
-def train_personal(work: Workspace, delivered: Vector, *, strength: float) -> None:
+def train_personal(work: Workspace, delivered: Vector, *, strength: float, to_mean: bool = False) -> None:
     """Train v for a round: the plan's epochs, pulled towards the delivered model."""
-    work.models[PERSONAL].train(objective=Objective(pull=strength, towards=delivered))
+    work.models[PERSONAL].train(objective=Objective(pull=strength, towards=delivered), to_mean=to_mean)
 
 
 @dataclass(frozen=True, kw_only=True)

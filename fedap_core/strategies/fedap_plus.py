@@ -1,13 +1,16 @@
-"""FedAP+: FedAP with a small self-weight and an additional personal model; a weighted mean of both predicts.
+"""FedAP+: FedAP with a small self-weight and an additional personal model, which predicts.
 
 Most of a row of W comes from others, by similarity. Besides the exchanged model a participant trains a personal one,
-pulled towards the delivered model as Ditto's is towards the average; it is never sent. Their weighted mean, with
-batch-norm statistics of the participant's own data, is handed over. Nothing more is sent than by FedAP. With
+pulled towards the delivered model as Ditto's is towards the average; it is never sent. It ends every round at the mean
+of its steps, because the noise of one client's last batches is not averaged with that of others, and it moves along
+with each delivery: what is personal is its distance to the delivered model, which would otherwise be a round old.
+With batch-norm statistics of the participant's own data it is handed over. Nothing more is sent than by FedAP. With
 `self_weight = 0.5`, `personal_share = 0` and `reestimate = false` it is FedAP.
 
-More options, for ablations: the head may stay local; the share that a participant keeps of its own update may change
-over the rounds, be learnt, and differ between body, head and batch norm (W then contains only the others' shares, and
-every participant adds its own locally); the models of the last rounds may be averaged before one is handed over.
+More options, for ablations: a weighted mean of both models may be handed over; the head may stay local; the share that
+a participant keeps of its own update may change over the rounds, be learnt, and differ between body, head and batch
+norm (W then contains only the others' shares, and every participant adds its own locally); the models of the last
+rounds may be averaged before one is handed over.
 """
 
 from __future__ import annotations
@@ -23,6 +26,9 @@ from fedap_core.workspace import LocalModel, Vector, Workspace
 
 OWN = "own"
 """The vector of a participant's own update, to be mixed with the others' weights."""
+
+LATEST = "delivered"
+"""The vector of the latest delivery, from which the personal model moves to the next."""
 
 LEARNT = "self-weight"
 MEAN, COUNT = "mean", "count"
@@ -43,8 +49,10 @@ class FedApPlus(FedAp):
     size with which every participant learns its self-weight from the gradient of its training loss; 0: not learnt.
     personal_share: the share of the second, local model in the model that is handed over; the rest is the delivered
     model; 0: no second model. It is trained once per round, with the pull `strength` towards the delivered one.
+    mean_of_steps: whether it ends a round at the mean of its values after every step, or at the last. moves_along:
+    whether it moves by as much as the delivered model does from one delivery to the next.
     average_last: the share of the rounds, at the end, whose models are averaged to be handed over.
-    Own shares that are added locally, and averages, each need a vector of the model's size.
+    Moving along, own shares that are added locally, and averages each need a vector of the model's size.
     """
 
     name: ClassVar[str] = "fedap-plus"
@@ -59,8 +67,10 @@ class FedApPlus(FedAp):
     batch_norm_self_weight: float = CONSTANT
     learning: float = 0.0
     average_last: float = 0.0
-    personal_share: float = 0.85
-    strength: float = 2.0
+    personal_share: float = 1.0
+    strength: float = 0.5
+    mean_of_steps: bool = True
+    moves_along: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -115,6 +125,8 @@ class FedApPlus(FedAp):
                 self._learn(work)
             weight = self._weight(work, work.model)
             work.model.assign(weight * work.vectors[OWN] + (1.0 - weight) * work.model.values)
+        if self.personal_share and self.moves_along:
+            self._move_along(work)
         if self.average_last and work.round_no > (1.0 - self.average_last) * work.rounds:
             count = float(work.vectors[COUNT]) + 1.0 if COUNT in work.vectors else 1.0
             latest = self._blend(work)
@@ -128,7 +140,7 @@ class FedApPlus(FedAp):
         if self.adds_own:
             work.vectors[OWN] = work.model.values.clone()
         if delivered is not None:
-            train_personal(work, delivered, strength=self.strength)
+            train_personal(work, delivered, strength=self.strength, to_mean=self.mean_of_steps)
 
     def hand_over(self, work: Workspace) -> LocalModel:
         latest = work.models[PERSONAL] if self.personal_share else work.model
@@ -140,6 +152,12 @@ class FedApPlus(FedAp):
 
     def passes(self, epochs: int) -> int:
         return 2 * epochs if self.personal_share else epochs
+
+    def _move_along(self, work: Workspace) -> None:
+        """Keep the personal model's distance to the delivered one; before its first training it has none."""
+        delivered, personal = work.model.values.clone(), work.models[PERSONAL]
+        personal.assign(personal.values + (delivered - work.vectors[LATEST]) if LATEST in work.vectors else delivered)
+        work.vectors[LATEST] = delivered
 
     def _blend(self, work: Workspace) -> Vector:
         """The values that are handed over, or averaged for that."""

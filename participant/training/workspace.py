@@ -96,6 +96,7 @@ class HomeModel:
         parts: Collection[Part] = EVERY_PART,
         epochs: int | None = None,
         objective: Objective = CROSS_ENTROPY,
+        to_mean: bool = False,
     ) -> None:
         work = self._work
         if work.is_stopped:
@@ -110,6 +111,7 @@ class HomeModel:
             epochs=epochs,
             progress=work.progress,
             velocity=self.velocity,
+            to_mean=to_mean,
             should_stop=work.ask,
         )
         self.reach = work.learning_rate * momentum_steps(work.trade.sgd.momentum, metrics.steps, self.velocity is None)

@@ -32,7 +32,7 @@ _FLOAT32, _FLOAT64 = 4, 8
 
 Shape = tuple[int, ...]
 
-_SHAPES: Mapping[str, Shape] = {"har": (9, 128), "chest": (1, 64, 64)}
+_SHAPES: Mapping[str, Shape] = {"har": (9, 128), "chest": (1, 64, 64), "watch": (6, 200)}
 """Data sets whose samples all have the same shape, which would otherwise be known only from their files."""
 
 

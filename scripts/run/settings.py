@@ -53,7 +53,14 @@ _LATER_FIELDS = {
 digest."""
 
 _OLDER_DEFAULTS: Mapping[str, Mapping[str, object]] = {
-    "fedap-plus": {"self_weight": 0.5, "head_at_home": True, "personal_share": 0.0, "strength": 1.0}
+    "fedap-plus": {
+        "self_weight": 0.5,
+        "head_at_home": True,
+        "personal_share": 0.0,
+        "strength": 1.0,
+        "mean_of_steps": False,
+        "moves_along": False,
+    }
 }
 """Options of algorithms whose default has changed since older results were named: the new default enters a run's
 digest, so that a result is never mistaken for one of another algorithm."""

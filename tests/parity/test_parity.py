@@ -81,10 +81,18 @@ def half_as_fedbn(book: Book) -> FloatArray:
 
 
 def ditto(
-    strength: float, *, plus: Keep | None = None, self_weight: float = 0.5, share: float = 1.0, last: int = 1
+    strength: float,
+    *,
+    plus: Keep | None = None,
+    self_weight: float = 0.5,
+    share: float = 1.0,
+    last: int = 1,
+    to_mean: bool = False,
+    moves: bool = False,
 ) -> Callable[[Book], FloatArray]:
     """x as FedAvg or, with `plus`, mixed by FedAP's W but for what that keeps; v beside it, pulled towards x as
-    delivered. What is compared in the end is v, or `share` of v and the rest of x, as a mean over the `last` rounds."""
+    delivered. What is compared in the end is v, or `share` of v and the rest of x, as a mean over the `last` rounds.
+    to_mean: v ends a round at the mean of its steps. moves: v moves by as much as x does between deliveries."""
 
     def play(book: Book) -> FloatArray:
         personal = [textbook.network(SEED) for _ in book.models]
@@ -93,12 +101,18 @@ def ditto(
             weights = textbook.by_distances([one[BN_INPUTS] for one in anchor_moments(book)], self_weight)
         kept: list[list[list[Tensor]]] = []
         for _ in range(ROUNDS):
+            latest: list[list[Tensor]] = []
             for number, (model, own) in enumerate(zip(book.models, personal, strict=True)):
                 delivered = [parameter.detach().clone() for parameter in model.parameters()]
                 book.fit(number, model)
-                book.fit(number, own, mu=strength, towards=delivered, which=" personal/0")
+                book.fit(number, own, mu=strength, towards=delivered, which=" personal/0", to_mean=to_mean)
+                latest.append(delivered)
             book.round_no += 1
             book.average(weights, keep)
+            for own, model, before in zip(personal, book.models, latest, strict=True):
+                if moves:
+                    ways = zip(field.values(own), field.values(model), before, strict=True)
+                    field.put(own, [v + x - old for v, x, old in ways])
             pairs = list(zip(personal, book.models, strict=True))
             kept.append(
                 [
@@ -221,6 +235,11 @@ CASES: dict[str, tuple[str, dict[str, str | float | bool], Callable[[Book], Floa
     "fedap-plus": (
         "fedap-plus",
         {"reestimate": False},
+        ditto(0.5, plus=textbook.batch_norm, self_weight=0.15, to_mean=True, moves=True),
+    ),
+    "fedap-plus-blend": (
+        "fedap-plus",
+        {"reestimate": False, "personal_share": 0.85, "strength": 2.0, "mean_of_steps": False, "moves_along": False},
         ditto(2.0, plus=textbook.batch_norm, self_weight=0.15, share=0.85),
     ),
     "fedap-plus-home": ("fedap-plus", PLUS, by_anchor(head_or_batch_norm, BN_INPUTS)),
@@ -243,13 +262,13 @@ CASES: dict[str, tuple[str, dict[str, str | float | bool], Callable[[Book], Floa
     "fedap-plus-learnt": ("fedap-plus", {**PLUS, "learning": 0.2}, learnt_self_weight(0.2)),
     "fedap-plus-personal": (
         "fedap-plus",
-        {**PLUS, "personal_share": 1.0, "strength": 0.3},
-        ditto(0.3, plus=head_or_batch_norm),
+        {**PLUS, "personal_share": 1.0, "strength": 0.3, "moves_along": False},
+        ditto(0.3, plus=head_or_batch_norm, to_mean=True),
     ),
     "fedap-plus-average": (
         "fedap-plus",
-        {**PLUS, "personal_share": 0.4, "average_last": 0.5},
-        ditto(2.0, plus=head_or_batch_norm, share=0.4, last=2),
+        {**PLUS, "personal_share": 0.4, "average_last": 0.5, "mean_of_steps": False},
+        ditto(0.5, plus=head_or_batch_norm, share=0.4, last=2, moves=True),
     ),
     "ditto": ("ditto", {}, ditto(1.0)),
     "ditto-0.1": ("ditto", {"strength": 0.1}, ditto(0.1)),

@@ -72,9 +72,11 @@ class Book:
         trains: Keep = lambda _key: True,
         which: str = "",
         epochs: int = given.EPOCHS,
+        to_mean: bool = False,
     ) -> None:
         """Train one client's model. towards: what mu pulls to, instead of the values it begins with. trains: by name.
-        which: the training among several of a round, as the seed of its order is named."""
+        which: the training among several of a round, as the seed of its order is named. to_mean: ends at the mean of
+        what the steps led to."""
         x, y = self.train_data[number]
         trained = [parameter for key, parameter in model.named_parameters() if trains(key)]
         optimiser = torch.optim.SGD(
@@ -83,6 +85,7 @@ class Book:
         received = towards or [parameter.detach().clone() for parameter in model.parameters()]
         generator = torch.Generator().manual_seed(given.order_seed(given.NAMES[number], self.round_no, which))
         model.train()
+        visited: list[list[Tensor]] = []
         for _ in range(epochs):
             for batch in batches(torch.randperm(len(y), generator=generator)):
                 optimiser.zero_grad()
@@ -91,6 +94,10 @@ class Book:
                     loss = loss + mu / 2 * torch.norm(parameter - start) ** 2 if mu else loss
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
+                visited.append([parameter.detach().clone() for parameter in model.parameters()])
+        if to_mean:
+            for parameter, places in zip(model.parameters(), zip(*visited, strict=True), strict=True):
+                parameter.data = torch.stack(places).mean(0)
 
     def average(self, weights: FloatArray, keep: Keep) -> None:
         """Every client gets its weighted sum of all clients' tensors, except for those it keeps; counters it keeps."""

@@ -206,6 +206,26 @@ def test_what_was_learnt_until_the_stop_stands() -> None:
     assert_near(stopped.module.get_parameter("fc.weight"), fc - 0.05 * fc.grad)
 
 
+def trained_for(steps: int, *, to_mean: bool) -> FlatModel:
+    """12 samples in batches of 4, two epochs, stopped after so many of its six steps."""
+    flat, left = flat_tiny(), iter([False] * (steps - 1))
+    train(
+        flat, samples_of(12), settings=Sgd(learning_rate=0.05, batch_size=4, epochs=2, momentum=0.9), randomness=SEEDS,
+        to_mean=to_mean, should_stop=lambda: next(left, True),
+    )  # fmt: skip
+    return flat
+
+
+@pytest.mark.parametrize("steps", [1, 4, 6])
+def test_training_to_the_mean_ends_at_the_mean_of_where_its_steps_led(steps: int) -> None:
+    visited = torch.stack([trained_for(count, to_mean=False).trainable for count in range(1, steps + 1)])
+    meant = trained_for(steps, to_mean=True)
+    assert_near(meant.trainable, visited.mean(0))
+    last = trained_for(steps, to_mean=False)
+    assert torch.equal(meant.module.get_buffer("norm.running_mean"), last.module.get_buffer("norm.running_mean"))
+    assert torch.equal(meant.trainable, last.trainable) == (steps == 1)
+
+
 def test_the_loss_reported_is_the_mean_over_the_last_epoch() -> None:
     """With a step too small to matter it is the cross-entropy of the batches as they come: 8 and 5 of 13 samples."""
     settings = Sgd(learning_rate=1e-12, batch_size=8, epochs=2)

@@ -26,6 +26,7 @@ CASES: dict[str, tuple[str, dict[str, object], Sgd]] = {
         "ditto", {"finetune": 1}, Sgd(learning_rate=0.05, batch_size=16, momentum=0.9, keep_momentum=True),
     ),
     "a vector": ("fedap-plus", {"self_weight": 0.6, "final_self_weight": 0.2}, Sgd(learning_rate=0.05, batch_size=16)),
+    "a second model that moves along": ("fedap-plus", {}, Sgd(learning_rate=0.05, batch_size=16, momentum=0.9)),
     "an average and a learnt share": (
         "fedap-plus", {"learning": 0.5, "average_last": 1.0}, Sgd(learning_rate=0.05, batch_size=16),
     ),

@@ -14,6 +14,7 @@ from fedap_core.nn.samples import Samples
 from fedap_core.nn.state import FlatModel, describe_tensors
 from fedap_core.parts import Part
 from fedap_core.preprocessing import Preprocessing
+from fedap_core.strategies.fedap_plus import FedApPlus
 from fedap_core.workspace import Objective
 from participant.training.workspace import HomeModel, HomeWorkspace, ModelSettings, momentum_steps
 from protocol.plan import Sgd
@@ -176,3 +177,25 @@ def test_momentum_makes_steps_count_for_more(momentum: float, fresh: bool, expec
 def test_only_tensors_that_the_strategy_lists_travel_beside_the_weights() -> None:
     with pytest.raises(InvalidInput, match="tensor: got control, expected one in `beside` of the strategy: none"):
         workspace().received("control")
+
+
+def deliver(work: HomeWorkspace, values: Tensor) -> None:
+    work.shared_model.assign(values)
+    FedApPlus().deliver(work)
+
+
+def test_personal_model_of_fedap_plus_starts_from_the_first_delivery_and_moves_along_with_the_next() -> None:
+    """A member that joins late gets weights far from the initial ones. Delivered twice, weights move it once."""
+    work = workspace()
+    first, second = (draw(len(work.shared_model.values), seed=seed) for seed in (5, 6))
+    personal = work.kept_models["personal"]
+    deliver(work, first)
+    assert torch.equal(personal.values, first)
+    FedApPlus().train(work)
+    trained = personal.values.clone()
+    assert not torch.equal(trained, first)
+    deliver(work, second)
+    torch.testing.assert_close(personal.values, trained + second - first)
+    once = personal.values.clone()
+    deliver(work, second)
+    assert torch.equal(personal.values, once)

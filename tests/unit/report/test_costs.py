@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fedap_core.preprocessing import IMAGE_8BIT
-from participant.data import chest, har
+from participant.data import DataOptions, chest, har, load_dataset
 from participant.record.model_file import make_initial, write_model
 from scripts.report.page.costs import bytes_chart, computed_note, time_chart
 from scripts.report.page.finding import find_runs
@@ -85,6 +85,7 @@ def test_code_that_a_folder_names_is_not_run(tmp_path: Path) -> None:
 def test_shapes_that_are_known_are_those_of_the_data_sets() -> None:
     assert sample_shape(CohortSettings(data="har")) == (har._CHANNELS, har._WINDOW)
     assert sample_shape(CohortSettings(data="chest")) == (1, chest._SIZE, chest._SIZE)
+    assert sample_shape(CohortSettings(data="watch")) == load_dataset("watch", DataOptions()).x.shape[1:]
     assert sample_shape(CohortSettings(data="organamnist")) == (1, 28, 28)
     assert sample_shape(CohortSettings(data="organamnist", data_options={"size": "64"})) is None
     assert sample_shape(CohortSettings(data="synthetic")) is None
