@@ -66,6 +66,10 @@ def _is_options(value: object) -> bool:
 Settings = Annotated[Mapping[str, str | int | float | bool | None], Options()]
 
 
+CUTS = ("even", "reference")
+"""How an epoch may be divided into batches."""
+
+
 @record
 class Sgd(Record):
     """Local training: stochastic gradient descent, the same for everybody.
@@ -89,7 +93,7 @@ class Sgd(Record):
     weight_decay: Annotated[float, real(0.0, 1000.0)] = 0.0
     keep_momentum: Annotated[bool, FLAG] = False
     batch_size: Annotated[int, whole(2, 2**20)] = 32
-    batches: Annotated[str, one_of("even", "reference")] = "even"
+    batches: Annotated[str, one_of(*CUTS)] = "even"
     epochs: Annotated[int, whole(1, 10_000)] = 1
     work_limit_s: Seconds | None = None
 

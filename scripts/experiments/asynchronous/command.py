@@ -10,9 +10,6 @@ import typer
 
 from fedap_core.errors import unknown_name
 
-KEPT_CUT = "reference"
-"""How the stored results cut epochs into batches; the study does the same until they are computed again."""
-
 QUICK_ROUNDS = 6
 
 
@@ -28,6 +25,7 @@ def asynchronous(
     clients: Annotated[int, typer.Option(help="Number of clients, if the data are not divided by site.")] = 20,
     slower: Annotated[float, typer.Option(help="How many times slower the slow member is.")] = 10.0,
     lost: Annotated[float, typer.Option(help="Fraction of sent updates that are lost.")] = 0.3,
+    batches: Annotated[str, typer.Option(help="even sizes, or reference: full, the last one smaller.")] = "even",
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in a minute or two.")] = False,
     engine: Annotated[str, typer.Option(help="virtual (clock), or processes: real sockets and real time.")] = "virtual",
     least_s: Annotated[float, typer.Option(help="With processes: minimum seconds of training per round.")] = 0.2,
@@ -49,7 +47,7 @@ def asynchronous(
     site = data in ("watch", "har")
     cohort = {"data": data, "partition": "site" if site else "dirichlet-pairs", "clients": clients}
     length = QUICK_ROUNDS if quick else rounds
-    run = {"model": "", "rounds": length, "batches": KEPT_CUT}
+    run = {"model": "", "rounds": length, "batches": batches}
     names = "fedap" if quick else algorithms
     study = AsyncStudy(
         runs=Comparison.of(cohort, run, algorithms=names, seeds="0" if quick else seeds).runs,

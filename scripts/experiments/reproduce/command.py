@@ -22,6 +22,7 @@ def reproduce(
         int, typer.Option(help="Communication rounds, or total epochs; 0: as the target says.", min=0)
     ] = 0,
     model: Annotated[str, typer.Option(help="Model to use instead of the data set's own.")] = "",
+    batches: Annotated[str, typer.Option(help="even sizes, or reference: full, the last one smaller.")] = "even",
     engine: Annotated[
         str, typer.Option(help="inline, or processes: a real federation; results are identical.")
     ] = "inline",
@@ -42,7 +43,8 @@ def reproduce(
 
     console = Console()
     usual = QUICK_SEEDS if quick else FULL_SEEDS
-    scale = Scale(quick=quick, seeds=tuple(seed_numbers(seeds)) if seeds else usual, rounds=rounds, model=model)
+    chosen = tuple(seed_numbers(seeds)) if seeds else usual
+    scale = Scale(quick=quick, seeds=chosen, rounds=rounds, model=model, batches=batches)
     asked = list(names_in(data))
     sweep = sweep_options(out, jobs=jobs, workers=workers, engine=engine, keep_models=keep_models)
     if target == "list":  # after the options, so that invalid ones are refused here too

@@ -13,7 +13,8 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from pydantic import ValidationError
 
-from fedap_core.errors import InvalidInput
+from fedap_core.errors import InvalidInput, require_known
+from protocol.plan import CUTS
 from scripts.experiments.comparison import default_model
 from scripts.experiments.reproduce.data_sets import DATA_SETS, DataSet
 from scripts.experiments.reproduce.judges import ClaimVerdict
@@ -36,10 +37,12 @@ class Scale:
     seeds: tuple[int, ...] = FULL_SEEDS
     rounds: int = 0
     model: str = ""
+    batches: str = "even"
 
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
             raise InvalidInput("seeds", self.seeds, "at least one seed, none twice")
+        require_known("batches", self.batches, CUTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +86,7 @@ def make_plan(data: DataSet, scale: Scale) -> DataSetPlan:
     """Return the paper's settings for this data set, overridden by `--rounds` and `--model`."""
     cohort: dict[str, object] = {"data": data.name, **data.cohort}
     run: dict[str, object] = {
-        "rounds": FULL_ROUNDS, "evaluate_every": FULL_EVALUATE_EVERY, "batches": "reference", **data.run
+        "rounds": FULL_ROUNDS, "evaluate_every": FULL_EVALUATE_EVERY, "batches": scale.batches, **data.run
     }  # fmt: skip
     run["model"] = data.model
     if scale.quick:

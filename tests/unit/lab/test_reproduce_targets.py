@@ -72,6 +72,7 @@ def test_list_has_a_line_for_every_target() -> None:
         ("--seeds", "x", "seeds: got x, expected whole numbers, comma-separated"),
         ("--seeds", "0,0", "expected at least one seed, none twice"),
         ("--engine", "steam", "engine"),
+        ("--batches", "odd", "batches: got odd, expected one of even, reference"),
     ],
 )
 def test_wrong_options_are_refused_for_the_list_too(option: str, value: str, said: str) -> None:
@@ -92,8 +93,10 @@ def test_unknown_target_is_refused_with_the_nearest() -> None:
 
 
 def test_full_organa_is_the_comparison_whose_results_are_kept() -> None:
-    """The folders of `compare --data organamnist --rounds 100 --evaluate-every 5 --seeds 0,1,2`, known by name."""
-    names = {(run.algorithm, run.seed): run.identity for run in runs_of("organa", full("organamnist"))}
+    """The folders of `compare --data organamnist --rounds 100 --evaluate-every 5 --seeds 0,1,2 --batches reference`,
+    known by name."""
+    plan = make_plan(DATA_SETS["organamnist"], Scale(batches="reference"))
+    names = {(run.algorithm, run.seed): run.identity for run in runs_of("organa", plan)}
     assert len(names) == 24
     assert names["fedap", 0] == "382a31722f"
     assert names["d-fedap", 0] == "14c433bba3"
@@ -102,7 +105,8 @@ def test_full_organa_is_the_comparison_whose_results_are_kept() -> None:
 
 
 def test_pamap2_on_har_is_the_comparison_whose_results_are_kept() -> None:
-    names = {run.algorithm: run.identity for run in runs_of("pamap2", full("har")) if run.seed == 0}
+    plan = make_plan(DATA_SETS["har"], Scale(batches="reference"))
+    names = {run.algorithm: run.identity for run in runs_of("pamap2", plan) if run.seed == 0}
     assert (names["base"], names["fedap"], names["fedbn"]) == ("35c8e5c91d", "ea9ce6f670", "ab239d316d")
 
 
