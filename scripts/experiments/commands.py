@@ -21,6 +21,7 @@ CLIENTS = 20
 
 LearningRate = Annotated[float | None, typer.Option(help="Step size of local training. Default: 0.01; 0.05 for watch.")]
 BatchSize = Annotated[int | None, typer.Option(help="Training samples per step. Default: 32; 16 for watch.")]
+Batches = Annotated[str, typer.Option(help="even sizes, or reference: full, the last one smaller.")]
 Clients = Annotated[int | None, typer.Option(help="Number of clients (a partition by site has its own). Default: 20.")]
 Partition = Annotated[
     str | None,
@@ -86,7 +87,7 @@ def compare(
     momentum: Annotated[float, typer.Option(help="Heavy-ball momentum; reset in every round.")] = 0.0,
     weight_decay: Annotated[float, typer.Option(help="Factor of the squared norm in the loss.")] = 0.0,
     batch_size: BatchSize = None,
-    batches: Annotated[str, typer.Option(help="even sizes, or reference: full, the last one smaller.")] = "even",
+    batches: Batches = "even",
     epochs: Annotated[int, typer.Option(help="Local epochs per round.")] = 1,
     anchor: Annotated[str, typer.Option(help="pooled, warmup:ROUNDS or a model file.")] = "pooled",
     start_from: Annotated[str, typer.Option(help="initial or anchor, the same for all algorithms.")] = "initial",

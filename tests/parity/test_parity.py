@@ -109,10 +109,9 @@ def ditto(
                 latest.append(delivered)
             book.round_no += 1
             book.average(weights, keep)
-            for own, model, before in zip(personal, book.models, latest, strict=True):
-                if moves:
-                    ways = zip(field.values(own), field.values(model), before, strict=True)
-                    field.put(own, [v + x - old for v, x, old in ways])
+            for own, model, before in zip(personal, book.models, latest, strict=True) if moves else ():
+                ways = zip(field.values(own), field.values(model), before, strict=True)
+                field.put(own, [v + x - old for v, x, old in ways])
             pairs = list(zip(personal, book.models, strict=True))
             kept.append(
                 [

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from fedap_core.errors import unknown_name
+from scripts.experiments.commands import Batches
 
 QUICK_ROUNDS = 6
 
@@ -25,7 +26,7 @@ def asynchronous(
     clients: Annotated[int, typer.Option(help="Number of clients, if the data are not divided by site.")] = 20,
     slower: Annotated[float, typer.Option(help="How many times slower the slow member is.")] = 10.0,
     lost: Annotated[float, typer.Option(help="Fraction of sent updates that are lost.")] = 0.3,
-    batches: Annotated[str, typer.Option(help="even sizes, or reference: full, the last one smaller.")] = "even",
+    batches: Batches = "even",
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in a minute or two.")] = False,
     engine: Annotated[str, typer.Option(help="virtual (clock), or processes: real sockets and real time.")] = "virtual",
     least_s: Annotated[float, typer.Option(help="With processes: minimum seconds of training per round.")] = 0.2,

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from scripts.experiments.commands import Batches
+
 OUT = Path("runs") / "reproduce"
 
 
@@ -22,7 +24,7 @@ def reproduce(
         int, typer.Option(help="Communication rounds, or total epochs; 0: as the target says.", min=0)
     ] = 0,
     model: Annotated[str, typer.Option(help="Model to use instead of the data set's own.")] = "",
-    batches: Annotated[str, typer.Option(help="even sizes, or reference: full, the last one smaller.")] = "even",
+    batches: Batches = "even",
     engine: Annotated[
         str, typer.Option(help="inline, or processes: a real federation; results are identical.")
     ] = "inline",
