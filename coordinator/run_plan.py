@@ -145,7 +145,7 @@ def with_measured_step(config: RunConfig, plan: Plan, initial: ModelFile) -> Run
     measured = MeasuredStep.noted(initial.notes)
     if config.admission.max_step is not None or measured is None or not measured.covers(plan.sgd):
         return config
-    admission = config.admission.model_copy(update={"max_step": measured.bound})
+    admission = config.admission.model_copy(update={"max_step": measured.bound(strategy_of(config).rounds_in_a_step)})
     return config.model_copy(update={"admission": admission})
 
 

@@ -164,7 +164,9 @@ def measured_step_lines(config: RunConfig, plan: Plan, initial: ModelFile) -> It
     if config.admission.max_step is not None:
         use = "it is not used, because admission.max_step is set"
     elif measured.covers(plan.sgd):
-        use = f"{SLACK:g} times that is admitted (admission.max_step)"
+        rounds = strategy_of(config).rounds_in_a_step
+        why = f", {SLACK:g} for each of {rounds:g} rounds that momentum may add up" if rounds > 1.0 else ""
+        use = f"{SLACK * rounds:g} times that is admitted (admission.max_step){why}"
     else:
         use = "it is not used, because this run trains more per round; set admission.max_step, or measure again"
     yield f"Measured step: one round of training moved {measured}; {use}."

@@ -46,10 +46,10 @@ class MeasuredStep:
     epochs: int
     batch_size: int
 
-    @property
-    def bound(self) -> float:
-        """The longest step to admit, in the same unit."""
-        return SLACK * self.lengths
+    def bound(self, rounds: float = 1.0) -> float:
+        """Return the longest step to admit, in the same unit. rounds: how many of the measured rounds a step of the
+        run's algorithm may be worth."""
+        return SLACK * rounds * self.lengths
 
     def covers(self, sgd: TrainingPace) -> bool:
         """Whether training with these settings moves no further than the measured training."""
@@ -71,7 +71,7 @@ class MeasuredStep:
         """Read the measurement from a model file's notes; None if there is no usable one."""
         try:
             found = MeasuredStep(**json.loads(notes[NOTE]))
-            usable = math.isfinite(found.bound) and found.bound > 0.0
+            usable = math.isfinite(found.bound()) and found.bound() > 0.0
         except (KeyError, TypeError, ValueError):
             return None
         return found if usable else None

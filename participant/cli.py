@@ -80,7 +80,8 @@ def init(
         drawn = f"; newly initialised, because the shapes differ: {', '.join(fresh)}" if fresh else ""
         typer.echo(f"weights of {weights}{drawn}")
     if measured is not None:
-        typer.echo(f"one round of training: {measured}; updates up to {measured.bound:.3g} lengths will be admitted")
+        admitted = f"updates up to {measured.bound():.3g} lengths will be admitted (more with momentum across rounds)"
+        typer.echo(f"one round of training: {measured}; {admitted}")
 
 
 @app.command()

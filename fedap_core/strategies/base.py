@@ -335,6 +335,12 @@ class Strategy:
         return epochs
 
     @property
+    def rounds_in_a_step(self) -> float:
+        """How many rounds' training an update may differ by from the delivered weights: more than 1 with momentum from
+        one round to the next."""
+        return 1.0
+
+    @property
     def acts_on_delivery(self) -> bool:
         """Whether the strategy processes delivered weights."""
         return type(self).deliver is not Strategy.deliver

@@ -1,11 +1,12 @@
-"""FedAP+: FedAP with a small self-weight and an additional personal model, which predicts.
+"""FedAP+: FedAP with a small self-weight, momentum, and an additional personal model, which predicts.
 
-Most of a row of W comes from others, by similarity. Besides the exchanged model a participant trains a personal one,
+Most of a row of W comes from others, by similarity. The delivered model goes on in the direction of the rounds before,
+as FedAvgM's does, but at each participant in that of its own mixture. Besides it a participant trains a personal one,
 pulled towards the delivered model as Ditto's is towards the average; it is never sent. It ends every round at the mean
 of its steps, because the noise of one client's last batches is not averaged with that of others, and it moves along
 with each delivery: what is personal is its distance to the delivered model, which would otherwise be a round old.
 With batch-norm statistics of the participant's own data it is handed over. Nothing more is sent than by FedAP. With
-`self_weight = 0.5`, `personal_share = 0` and `reestimate = false` it is FedAP.
+`self_weight = 0.5`, `momentum = 0`, `personal_share = 0` and `reestimate = false` it is FedAP.
 
 More options, for ablations: a weighted mean of both models may be handed over; the head may stay local; the share that
 a participant keeps of its own update may change over the rounds, be learnt, and differ between body, head and batch
@@ -22,13 +23,18 @@ from fedap_core.errors import InvalidInput
 from fedap_core.parts import Part
 from fedap_core.strategies.ditto import PERSONAL, require_strength, train_personal
 from fedap_core.strategies.fedap import FedAp
-from fedap_core.workspace import LocalModel, Vector, Workspace
+from fedap_core.strategies.fedopt import require_momentum
+from fedap_core.workspace import EVERY_PART, LocalModel, Vector, Workspace
 
 OWN = "own"
 """The vector of a participant's own update, to be mixed with the others' weights."""
 
 LATEST = "delivered"
 """The vector of the latest delivery, from which the personal model moves to the next."""
+
+START, STARTED, WAY = "start", "started", "way"
+"""For momentum: the vector that the latest training began from, its round, and the way from the one before it, per
+round."""
 
 LEARNT = "self-weight"
 MEAN, COUNT = "mean", "count"
@@ -51,8 +57,10 @@ class FedApPlus(FedAp):
     model; 0: no second model. It is trained once per round, with the pull `strength` towards the delivered one.
     mean_of_steps: whether it ends a round at the mean of its values after every step, or at the last. moves_along:
     whether it moves by as much as the delivered model does from one delivery to the next.
+    momentum: how much of the way from the start of one round to that of the next is added to the delivery after it; 0:
+    nothing. It grows over the rounds up to this value; k rounds after the latest training it is raised to the power k.
     average_last: the share of the rounds, at the end, whose models are averaged to be handed over.
-    Moving along, own shares that are added locally, and averages each need a vector of the model's size.
+    Moving along, own shares that are added locally, and averages each need a vector of the model's size; momentum two.
     """
 
     name: ClassVar[str] = "fedap-plus"
@@ -71,6 +79,7 @@ class FedApPlus(FedAp):
     strength: float = 0.5
     mean_of_steps: bool = True
     moves_along: bool = True
+    momentum: float = 0.9
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -82,6 +91,7 @@ class FedApPlus(FedAp):
         for option, what in (("average_last", "a share of the rounds"), ("personal_share", "a number")):
             if not 0.0 <= getattr(self, option) <= 1.0:
                 raise InvalidInput(f"fedap-plus.{option}", getattr(self, option), f"{what} in [0, 1]")
+        require_momentum(self.name, self.momentum)
         if not 0.0 <= self.learning < float("inf"):
             raise InvalidInput("fedap-plus.learning", self.learning, "a finite number >= 0")
         if self.learning and self.final_self_weight != CONSTANT:
@@ -112,6 +122,10 @@ class FedApPlus(FedAp):
     def hands_over_another(self) -> bool:
         return self.average_last > 0.0 or self.personal_share > 0.0 or self.finetune > 0 or self.reestimate
 
+    @property
+    def rounds_in_a_step(self) -> float:
+        return 1.0 / (1.0 - self.momentum)
+
     def self_weight_at(self, round_no: int, rounds: int) -> float:
         """The share kept of the own update of the round before `round_no`, which runs from 1 to `rounds`, or beyond."""
         if self.final_self_weight == CONSTANT:
@@ -119,12 +133,19 @@ class FedApPlus(FedAp):
         share = min((round_no - 1) / max(rounds - 1, 1), 1.0)
         return self.self_weight + share * (self.final_self_weight - self.self_weight)
 
+    def momentum_at(self, round_no: int) -> float:
+        """The momentum at the delivery before round `round_no`: Nesterov's sequence, t / (t + 3), up to the limit."""
+        return min(self.momentum, round_no / (round_no + 3))
+
     def deliver(self, work: Workspace) -> None:
         if self.adds_own and OWN in work.vectors:  # there is no own update at the first delivery
             if self.learning:
                 self._learn(work)
             weight = self._weight(work, work.model)
             work.model.assign(weight * work.vectors[OWN] + (1.0 - weight) * work.model.values)
+        if WAY in work.vectors:
+            momentum = self.momentum_at(work.round_no) ** self._rounds_since(work)
+            work.model.assign(work.model.values + momentum * work.vectors[WAY])
         if self.personal_share and self.moves_along:
             self._move_along(work)
         if self.average_last and work.round_no > (1.0 - self.average_last) * work.rounds:
@@ -135,11 +156,13 @@ class FedApPlus(FedAp):
             work.vectors[COUNT] = work.vector([count])
 
     def train(self, work: Workspace) -> None:
-        delivered = work.model.values.clone() if self.personal_share else None
+        delivered = work.model.values.clone()
+        if self.momentum:
+            self._measure_way(work, delivered)
         super().train(work)
         if self.adds_own:
             work.vectors[OWN] = work.model.values.clone()
-        if delivered is not None:
+        if self.personal_share:
             train_personal(work, delivered, strength=self.strength, to_mean=self.mean_of_steps)
 
     def hand_over(self, work: Workspace) -> LocalModel:
@@ -152,6 +175,16 @@ class FedApPlus(FedAp):
 
     def passes(self, epochs: int) -> int:
         return 2 * epochs if self.personal_share else epochs
+
+    def _measure_way(self, work: Workspace, start: Vector) -> None:
+        if START in work.vectors:
+            way = (start - work.vectors[START]) * work.model.mask(EVERY_PART - self.home)
+            work.vectors[WAY] = way / self._rounds_since(work)
+        work.vectors[START], work.vectors[STARTED] = start, work.vector([work.round_no])
+
+    def _rounds_since(self, work: Workspace) -> int:
+        """The number of rounds since the participant last trained: more than one if it was absent."""
+        return max(work.round_no - round(float(work.vectors[STARTED])), 1)
 
     def _move_along(self, work: Workspace) -> None:
         """Keep the personal model's distance to the delivered one; before its first training it has none."""

@@ -19,6 +19,12 @@ from fedap_core.workspace import Vector, Workspace
 START, MEAN, SQUARES = "start", "mean", "squares"
 
 
+def require_momentum(name: str, momentum: float) -> None:
+    """Refuse an invalid momentum from one round to the next."""
+    if not 0.0 <= momentum < 1.0:
+        raise InvalidInput(f"{name}.momentum", momentum, "a number in [0, 1)")
+
+
 @dataclass(frozen=True, kw_only=True)
 class FedAvgM(Strategy):
     """server_rate: step size along the momentum. momentum: 0, with a rate of 1, is FedAvg."""
@@ -35,8 +41,11 @@ class FedAvgM(Strategy):
         super().__post_init__()
         if not 0.0 < self.server_rate < math.inf:
             raise InvalidInput(f"{self.name}.server_rate", self.server_rate, "a finite number > 0")
-        if not 0.0 <= self.momentum < 1.0:
-            raise InvalidInput(f"{self.name}.momentum", self.momentum, "a number in [0, 1)")
+        require_momentum(self.name, self.momentum)
+
+    @property
+    def rounds_in_a_step(self) -> float:
+        return max(self.server_rate / (1.0 - self.momentum), 1.0)
 
     def deliver(self, work: Workspace) -> None:
         if START in work.vectors:
@@ -69,6 +78,10 @@ class FedAdam(FedAvgM):
             raise InvalidInput("fedadam.second_momentum", self.second_momentum, "a number in [0, 1)")
         if not 0.0 < self.tau < math.inf:
             raise InvalidInput("fedadam.tau", self.tau, "a finite number > 0")
+
+    @property
+    def rounds_in_a_step(self) -> float:
+        return 1.0  # the length of a step is the server's rate, whatever that of the updates
 
     def _direction(self, work: Workspace, step: Vector) -> Vector:
         mean, squares = (1.0 - self.momentum) * step, (1.0 - self.second_momentum) * step * step

@@ -33,9 +33,15 @@ def test_the_measured_step_bounds_updates_where_the_configuration_leaves_it_open
     measured = MeasuredStep.noted(file.notes)
     assert measured is not None
     assert 0.0 < measured.lengths < 1.0
-    given = fields(tmp_path / "run", initial, algorithm="fedap")
-    for admission, most in (({}, SLACK * measured.lengths), ({"max_step": 3.0}, 3.0)):
-        config = make_config({**given, "admission": admission})
+    usual, ten_rounds = SLACK * measured.lengths, SLACK * (1 / (1 - 0.9)) * measured.lengths
+    for algorithm, admission, most in (
+        ("fedap", {}, usual),
+        ("fedap", {"max_step": 3.0}, 3.0),
+        ("fedap-plus", {}, ten_rounds),
+        ("fedavgm", {}, ten_rounds),
+        ("fedadam", {}, usual),
+    ):
+        config = make_config({**fields(tmp_path / "run", initial, algorithm=algorithm), "admission": admission})
         plan = make_plan(config, file.spec)
         rules = make_rules(with_measured_step(config, plan, file), file.spec, None)
         assert rules.admission.max_step == most
@@ -44,7 +50,11 @@ def test_the_measured_step_bounds_updates_where_the_configuration_leaves_it_open
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ((), "10 times that is admitted"),
+        ((), "10 times that is admitted (admission.max_step)."),
+        (
+            ("--algorithm", "fedap-plus"),
+            "100 times that is admitted (admission.max_step), 10 for each of 10 rounds",
+        ),
         (("--admission-max-step", "4"), "not used, because admission.max_step is set"),
         (("--training-epochs", "3"), "not used, because this run trains more per round"),
     ],

@@ -55,6 +55,14 @@ def put(model: SmoothNet, new: list[Tensor]) -> None:
             parameter.copy_(value)
 
 
+def go_on(model: SmoothNet, start: list[Tensor], speed: list[Tensor], momentum: float, keep: textbook.Keep) -> None:
+    """v <- momentum v + (mixed - start), x <- start + v; what is kept is as trained."""
+    for (key, parameter), before, v in zip(model.named_parameters(), start, speed, strict=True):
+        if not keep(key):
+            v.mul_(momentum).add_(parameter.detach() - before)
+            parameter.data = before + v
+
+
 def fedbabu(book: Book) -> FloatArray:
     """The head stays as it was; three epochs of fine-tuning in the end."""
     for _ in range(given.ROUNDS):

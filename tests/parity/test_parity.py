@@ -89,10 +89,12 @@ def ditto(
     last: int = 1,
     to_mean: bool = False,
     moves: bool = False,
+    momentum: float = 0.0,
 ) -> Callable[[Book], FloatArray]:
     """x as FedAvg or, with `plus`, mixed by FedAP's W but for what that keeps; v beside it, pulled towards x as
     delivered. What is compared in the end is v, or `share` of v and the rest of x, as a mean over the `last` rounds.
-    to_mean: v ends a round at the mean of its steps. moves: v moves by as much as x does between deliveries."""
+    to_mean: v ends a round at the mean of its steps. moves: v moves by as much as x does between deliveries.
+    momentum: of what is mixed in x, from the start of one round to that of the next, at most t / (t + 3)."""
 
     def play(book: Book) -> FloatArray:
         personal = [textbook.network(SEED) for _ in book.models]
@@ -100,6 +102,7 @@ def ditto(
         if plus is not None:
             weights = textbook.by_distances([one[BN_INPUTS] for one in anchor_moments(book)], self_weight)
         kept: list[list[list[Tensor]]] = []
+        speeds = [[torch.zeros_like(parameter) for parameter in model.parameters()] for model in book.models]
         for _ in range(ROUNDS):
             latest: list[list[Tensor]] = []
             for number, (model, own) in enumerate(zip(book.models, personal, strict=True)):
@@ -109,6 +112,8 @@ def ditto(
                 latest.append(delivered)
             book.round_no += 1
             book.average(weights, keep)
+            for model, before, speed in zip(book.models, latest, speeds, strict=True) if momentum else ():
+                field.go_on(model, before, speed, min(momentum, book.round_no / (book.round_no + 3)), keep)
             for own, model, before in zip(personal, book.models, latest, strict=True) if moves else ():
                 ways = zip(field.values(own), field.values(model), before, strict=True)
                 field.put(own, [v + x - old for v, x, old in ways])
@@ -215,6 +220,7 @@ PLUS: dict[str, str | float | bool] = {
     "self_weight": 0.5,
     "head_at_home": True,
     "personal_share": 0.0,
+    "momentum": 0.0,
 }
 """FedAP+ with nothing but head and batch norm at home, for one option at a time beside it."""
 
@@ -234,11 +240,24 @@ CASES: dict[str, tuple[str, dict[str, str | float | bool], Callable[[Book], Floa
     "fedap-plus": (
         "fedap-plus",
         {"reestimate": False},
-        ditto(0.5, plus=textbook.batch_norm, self_weight=0.15, to_mean=True, moves=True),
+        ditto(0.5, plus=textbook.batch_norm, self_weight=0.15, to_mean=True, moves=True, momentum=0.9),
+    ),
+    "fedap-plus-slower": (
+        "fedap-plus",
+        {"reestimate": False, "momentum": 0.45, "head_at_home": True},
+        ditto(0.5, plus=head_or_batch_norm, self_weight=0.15, to_mean=True, moves=True, momentum=0.45),
     ),
     "fedap-plus-blend": (
         "fedap-plus",
-        {"reestimate": False, "personal_share": 0.85, "strength": 2.0, "mean_of_steps": False, "moves_along": False},
+        {
+            **PLUS,
+            "self_weight": 0.15,
+            "head_at_home": False,
+            "personal_share": 0.85,
+            "strength": 2.0,
+            "mean_of_steps": False,
+            "moves_along": False,
+        },
         ditto(2.0, plus=textbook.batch_norm, self_weight=0.15, share=0.85),
     ),
     "fedap-plus-home": ("fedap-plus", PLUS, by_anchor(head_or_batch_norm, BN_INPUTS)),

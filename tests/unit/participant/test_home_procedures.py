@@ -27,6 +27,7 @@ CASES: dict[str, tuple[str, dict[str, object], Sgd]] = {
     ),
     "a vector": ("fedap-plus", {"self_weight": 0.6, "final_self_weight": 0.2}, Sgd(learning_rate=0.05, batch_size=16)),
     "a second model that moves along": ("fedap-plus", {}, Sgd(learning_rate=0.05, batch_size=16, momentum=0.9)),
+    "a direction": ("fedap-plus", {"momentum": 0.5}, Sgd(learning_rate=0.05, batch_size=16)),
     "an average and a learnt share": (
         "fedap-plus", {"learning": 0.5, "average_last": 1.0}, Sgd(learning_rate=0.05, batch_size=16),
     ),

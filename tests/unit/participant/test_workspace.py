@@ -199,3 +199,26 @@ def test_personal_model_of_fedap_plus_starts_from_the_first_delivery_and_moves_a
     once = personal.values.clone()
     deliver(work, second)
     assert torch.equal(personal.values, once)
+
+
+def test_delivered_model_of_fedap_plus_goes_on_with_its_way_per_round_and_less_after_an_absence() -> None:
+    """Rounds of the workspace begin with 2. Trained from `first` in round 1 and from `second` in round 3, so a round's
+    way is half of what lies between, for all but batch norm. In round 3 + k the momentum is 0.4 ^ k: the limit, which
+    is below t / (t + 3) from round 2 on."""
+    plus = FedApPlus(momentum=0.4)
+    work = workspace()
+    model = work.shared_model
+    first, second, third = (draw(len(model.values), seed=seed) for seed in (5, 6, 7))
+    for round_no, start in ((1, first), (3, second)):
+        work.begin_round(2 + round_no)
+        model.assign(start)
+        plus.deliver(work)
+        assert torch.equal(model.values, start)
+        plus.train(work)
+    way = (second - first) / 2 * model.mask({Part.BODY, Part.HEAD})
+    assert not torch.equal(way, (second - first) / 2)
+    for absence in (1, 2):
+        work.begin_round(2 + 3 + absence)
+        model.assign(third)
+        plus.deliver(work)
+        torch.testing.assert_close(model.values, third + 0.4**absence * way)
