@@ -17,6 +17,7 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -244,7 +245,8 @@ class PrivateState:
     def run(self, run: str, spec: ModelSpec) -> RunState:
         """Return the folder of that run, created if it is new."""
         path = self.folder / "state" / run
-        self.disk.retry(str(path), lambda: path.mkdir(parents=True, exist_ok=True))
+        for made in (path.parent, path):  # not `parents`: a folder that was moved away must not be made anew
+            self.disk.retry(str(made), partial(made.mkdir, exist_ok=True))
         return RunState(path, spec, self.disk)
 
     def set_current(self, run: str) -> None:

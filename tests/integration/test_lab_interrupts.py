@@ -42,7 +42,7 @@ def test_interrupt_ends_jobs_and_workers_without_a_trace(number: signal.Signals,
             process.send_signal(number)
         _, complaint = process.communicate(timeout=180)
         wait_until(lambda: not group_is_alive(process.pid), "the end of all jobs and workers")
-    assert process.returncode == code
+    assert process.returncode == code, complaint
     assert complaint.splitlines() in ([], ["interrupted; the same command resumes the runs"])
 
 

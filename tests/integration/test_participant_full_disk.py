@@ -30,6 +30,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
 
 
 def has_said(player: Player, event: str) -> bool:
+    assert player.ended() is None or player.ended() == 0, player.log()
     return any(line["event"] == event for line in player.lines())
 
 
@@ -116,7 +117,10 @@ def test_a_participant_whose_folder_is_moved_away_waits_until_it_is_back(referen
         wait_until(lambda: (victim.state / "state" / "current").exists(), "the victim to join", deadline_s=DEADLINE_S)
         victim.state.rename(elsewhere)
         made |= stack.enter_context(players(tmp_path, only(reference, [late]), endpoint))
-        wait_until(lambda: has_said(victim, "state.moved"), "the victim to say that it waits", deadline_s=DEADLINE_S)
+        wait_until(
+            lambda: has_said(victim, "state.moved"), "the victim to say that it waits", deadline_s=DEADLINE_S,
+            evidence=lambda: "\n".join(file.read_text() for file in tmp_path.glob("*.log")),
+        )  # fmt: skip
         assert victim.ended() is None
         assert not victim.state.exists()
         elsewhere.rename(victim.state)

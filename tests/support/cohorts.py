@@ -108,13 +108,16 @@ def group_is_alive(group: int) -> bool:
     return True
 
 
-def wait_until(condition: Callable[[], bool], what: str, *, deadline_s: float = 180.0) -> None:
-    """Poll until the condition holds; past the deadline, fail and say what was waited for."""
+def wait_until(
+    condition: Callable[[], bool], what: str, *, deadline_s: float = 180.0, evidence: Callable[[], str] = str
+) -> None:
+    """Poll until the condition holds; past the deadline, fail and say what was waited for. evidence: what else to say
+    then."""
     pause = threading.Event()
     ends = time.monotonic() + deadline_s
     while not condition():
         if time.monotonic() > ends:
-            raise AssertionError(f"waited {deadline_s:g} s in vain for {what}")
+            raise AssertionError(f"waited {deadline_s:g} s in vain for {what}\n{evidence()}".rstrip())
         pause.wait(0.01)
 
 

@@ -116,11 +116,14 @@ class HostileMember:
         self._monitor = self._socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
         self._socket.connect(stage.endpoint)
         self._socket.send_multipart(encode(stage.model.hello(name)), copy=False)
+
+    def wait_for_welcome(self) -> None:
         if not self._socket.poll(int(WAIT_S * 1000)):
             raise AssertionError("no welcome")
 
     def pour(self, frames: int) -> bool:
         """A message of so many frames of 64 KiB, all the same in memory; whether the connection was ended by it."""
+        self.wait_for_welcome()
         body = bytes(65_536)
         for _ in range(frames):
             self._socket.send(body, zmq.SNDMORE, copy=False)
