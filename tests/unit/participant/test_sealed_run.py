@@ -51,6 +51,11 @@ def welcome(name: str, how: Sealing) -> Welcome:
     return Welcome(run=RUN, participant=name, round_no=0, heartbeat_s=1.0, plan=agreed, initial=whole(INITIAL))
 
 
+def state_in(folder: Path) -> PrivateState:
+    folder.mkdir(parents=True, exist_ok=True)
+    return PrivateState(folder)
+
+
 class Members:
     """Three members of a sealed run, each with a folder, and a coordinator that can only add words."""
 
@@ -59,7 +64,7 @@ class Members:
         settings = HomeSettings(group_key=KEY)
         self.runs = {
             name: HomeRun(
-                welcome=welcome(name, self.how), spec=SPEC, data=DATA, state=PrivateState(folder / name),
+                welcome=welcome(name, self.how), spec=SPEC, data=DATA, state=state_in(folder / name),
                 settings=settings,
             )
             for name in NAMES
@@ -327,11 +332,11 @@ def test_models_are_compared_with_the_local_files(tmp_path: Path) -> None:
     write_model(own, SPEC, INITIAL)
     name = next(one for one, tensor in INITIAL.items() if tensor.is_floating_point())
     false = whole(INITIAL | {name: INITIAL[name] + 0.5})
-    greeting, state = welcome("c1", sealing()), PrivateState(tmp_path / "c1")
+    greeting, state = welcome("c1", sealing()), state_in(tmp_path / "c1")
     settings = HomeSettings(group_key=KEY, model_file=own, anchor_file=own)
     with pytest.raises(InvalidInput, match=f"other values of {name}"):
         HomeRun(
-            welcome=replace(greeting, initial=false), spec=SPEC, data=DATA, state=PrivateState(tmp_path / "other"),
+            welcome=replace(greeting, initial=false), spec=SPEC, data=DATA, state=state_in(tmp_path / "other"),
             settings=settings,
         )  # fmt: skip
     run = HomeRun(welcome=greeting, spec=SPEC, data=DATA, state=state, settings=settings)
