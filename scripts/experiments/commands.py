@@ -55,7 +55,7 @@ def demo(
     engine: Annotated[str, typer.Option(help="processes (a real federation) or inline; same results.")] = "processes",
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = RUNS / "demo",
 ) -> None:
-    """Train FedAP, FedBN, FedAvg and Base on smartwatch data of ten people, as processes on this machine."""
+    """Train FedAP+, FedAP, FedBN, FedAvg and Base on smartwatch data of ten people, as processes on this machine."""
     from scripts.experiments.demo import demo_comparison, run_demo
     from scripts.experiments.sweep import sweep_options
 

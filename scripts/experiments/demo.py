@@ -11,7 +11,7 @@ from scripts.run.results import Summary
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import CohortSettings
 
-ALGORITHMS = "base,fedavg,fedbn,fedap"
+ALGORITHMS = "base,fedavg,fedbn,fedap,fedap-plus"
 
 
 def demo_comparison(rounds: int) -> Comparison:
@@ -28,7 +28,7 @@ def run_demo(rounds: int, options: SweepOptions, console: Console) -> None:
         console.print("Each person and the coordinator are separate processes; samples stay in their process.")
     comparison = demo_comparison(rounds)
     summaries = {s.algorithm: s for s in compare_and_report(comparison, options, console)}
-    console.print(in_words(alone=summaries["base"], together=summaries["fedap"]))
+    console.print(in_words(alone=summaries["base"], together=summaries["fedap-plus"]))
     page = write_report([RunFolder(options.root, run).path for run in comparison.runs], options.root / "report.html")
     console.print(f"Report: {page}", soft_wrap=True)
 
@@ -39,6 +39,6 @@ def in_words(*, alone: Summary, together: Summary) -> str:
     change = 100 * (together.last - alone.last)
     verb = "raised" if change > 0 else "did not raise"
     return (
-        f"FedAP {verb} the mean accuracy: {100 * alone.last:.1f} % alone, {100 * together.last:.1f} % together, "
+        f"FedAP+ {verb} the mean accuracy: {100 * alone.last:.1f} % alone, {100 * together.last:.1f} % together, "
         f"{change:+.1f} points; {gained} of {len(alone.per_client)} people gained."
     )

@@ -60,6 +60,6 @@ def test_the_demo_says_in_words_who_gained() -> None:
     alone = summary("base", [0.5], per_client=(0.4, 0.6))
     together = summary("fedap", [0.6], per_client=(0.7, 0.5))
     assert in_words(alone=alone, together=together) == (
-        "FedAP raised the mean accuracy: 50.0 % alone, 60.0 % together, +10.0 points; 1 of 2 people gained."
+        "FedAP+ raised the mean accuracy: 50.0 % alone, 60.0 % together, +10.0 points; 1 of 2 people gained."
     )
     assert "did not raise" in in_words(alone=together, together=alone)
