@@ -5,8 +5,9 @@ as FedAvgM's does, but at each participant in that of its own mixture. Besides i
 pulled towards the delivered model as Ditto's is towards the average; it is never sent. It ends every round at the mean
 of its steps, because the noise of one client's last batches is not averaged with that of others, and it moves along
 with each delivery: what is personal is its distance to the delivered model, which would otherwise be a round old.
-With batch-norm statistics of the participant's own data it is handed over. Nothing more is sent than by FedAP. With
-`self_weight = 0.5`, `momentum = 0`, `personal_share = 0` and `reestimate = false` it is FedAP.
+What is handed over is its mean over the last half of the rounds, because training that is this quick may end in
+overfitting, with batch-norm statistics of the participant's own data. Nothing more is sent than by FedAP. With
+`self_weight = 0.5`, `momentum = 0`, `personal_share = 0`, `average_last = 0` and `reestimate = false` it is FedAP.
 
 More options, for ablations: a weighted mean of both models may be handed over; the head may stay local; the share that
 a participant keeps of its own update may change over the rounds, be learnt, and differ between body, head and batch
@@ -59,7 +60,7 @@ class FedApPlus(FedAp):
     whether it moves by as much as the delivered model does from one delivery to the next.
     momentum: how much of the way from the start of one round to that of the next is added to the delivery after it; 0:
     nothing. It grows over the rounds up to this value; k rounds after the latest training it is raised to the power k.
-    average_last: the share of the rounds, at the end, whose models are averaged to be handed over.
+    average_last: the share of the rounds, at the end, whose models are averaged to be handed over; 0: the latest one.
     Moving along, own shares that are added locally, and averages each need a vector of the model's size; momentum two.
     """
 
@@ -74,7 +75,7 @@ class FedApPlus(FedAp):
     head_self_weight: float = CONSTANT
     batch_norm_self_weight: float = CONSTANT
     learning: float = 0.0
-    average_last: float = 0.0
+    average_last: float = 0.5
     personal_share: float = 1.0
     strength: float = 0.5
     mean_of_steps: bool = True

@@ -61,6 +61,7 @@ _OLDER_DEFAULTS: Mapping[str, Mapping[str, object]] = {
         "mean_of_steps": False,
         "moves_along": False,
         "momentum": 0.0,
+        "average_last": 0.0,
     }
 }
 """Options of algorithms whose default has changed since older results were named: the new default enters a run's

@@ -221,6 +221,7 @@ PLUS: dict[str, str | float | bool] = {
     "head_at_home": True,
     "personal_share": 0.0,
     "momentum": 0.0,
+    "average_last": 0.0,
 }
 """FedAP+ with nothing but head and batch norm at home, for one option at a time beside it."""
 
@@ -240,12 +241,12 @@ CASES: dict[str, tuple[str, dict[str, str | float | bool], Callable[[Book], Floa
     "fedap-plus": (
         "fedap-plus",
         {"reestimate": False},
-        ditto(0.5, plus=textbook.batch_norm, self_weight=0.15, to_mean=True, moves=True, momentum=0.9),
+        ditto(0.5, plus=textbook.batch_norm, self_weight=0.15, to_mean=True, moves=True, momentum=0.9, last=2),
     ),
     "fedap-plus-slower": (
         "fedap-plus",
         {"reestimate": False, "momentum": 0.45, "head_at_home": True},
-        ditto(0.5, plus=head_or_batch_norm, self_weight=0.15, to_mean=True, moves=True, momentum=0.45),
+        ditto(0.5, plus=head_or_batch_norm, self_weight=0.15, to_mean=True, moves=True, momentum=0.45, last=2),
     ),
     "fedap-plus-blend": (
         "fedap-plus",
