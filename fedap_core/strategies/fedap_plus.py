@@ -5,14 +5,14 @@ as FedAvgM's does, but at each participant in that of its own mixture. Besides i
 pulled towards the delivered model as Ditto's is towards the average; it is never sent. It ends every round at the mean
 of its steps, because the noise of one client's last batches is not averaged with that of others, and it moves along
 with each delivery: what is personal is its distance to the delivered model, which would otherwise be a round old.
-What is handed over is its mean over the last half of the rounds, because training that is this quick may end in
-overfitting, with batch-norm statistics of the participant's own data. Nothing more is sent than by FedAP. With
-`self_weight = 0.5`, `momentum = 0`, `personal_share = 0`, `average_last = 0` and `reestimate = false` it is FedAP.
+What is handed over is its mean over the last half of the rounds, but none before the thirtieth, because training that
+is this quick may end in overfitting, with batch-norm statistics of the participant's own data. Nothing
+more is sent than by FedAP. With `self_weight = 0.5`, `momentum = 0`, `personal_share = 0`, `average_last = 0` and
+`reestimate = false` it is FedAP.
 
 More options, for ablations: a weighted mean of both models may be handed over; the head may stay local; the share that
 a participant keeps of its own update may change over the rounds, be learnt, and differ between body, head and batch
-norm (W then contains only the others' shares, and every participant adds its own locally); the models of the last
-rounds may be averaged before one is handed over.
+norm (W then contains only the others' shares, and every participant adds its own locally).
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class FedApPlus(FedAp):
     momentum: how much of the way from the start of one round to that of the next is added to the delivery after it; 0:
     nothing. It grows over the rounds up to this value; k rounds after the latest training it is raised to the power k.
     average_last: the share of the rounds, at the end, whose models are averaged to be handed over; 0: the latest one.
+    average_after: the last round whose model is not yet averaged, however few rounds there are.
     Moving along, own shares that are added locally, and averages each need a vector of the model's size; momentum two.
     """
 
@@ -76,6 +77,7 @@ class FedApPlus(FedAp):
     batch_norm_self_weight: float = CONSTANT
     learning: float = 0.0
     average_last: float = 0.5
+    average_after: int = 30
     personal_share: float = 1.0
     strength: float = 0.5
     mean_of_steps: bool = True
@@ -92,6 +94,8 @@ class FedApPlus(FedAp):
         for option, what in (("average_last", "a share of the rounds"), ("personal_share", "a number")):
             if not 0.0 <= getattr(self, option) <= 1.0:
                 raise InvalidInput(f"fedap-plus.{option}", getattr(self, option), f"{what} in [0, 1]")
+        if self.average_after < 0:
+            raise InvalidInput("fedap-plus.average_after", self.average_after, "a number of rounds >= 0")
         require_momentum(self.name, self.momentum)
         if not 0.0 <= self.learning < float("inf"):
             raise InvalidInput("fedap-plus.learning", self.learning, "a finite number >= 0")
@@ -149,7 +153,7 @@ class FedApPlus(FedAp):
             work.model.assign(work.model.values + momentum * work.vectors[WAY])
         if self.personal_share and self.moves_along:
             self._move_along(work)
-        if self.average_last and work.round_no > (1.0 - self.average_last) * work.rounds:
+        if self.average_last and work.round_no > max((1.0 - self.average_last) * work.rounds, self.average_after):
             count = float(work.vectors[COUNT]) + 1.0 if COUNT in work.vectors else 1.0
             latest = self._blend(work)
             mean = work.vectors.get(MEAN, latest)

@@ -222,6 +222,7 @@ PLUS: dict[str, str | float | bool] = {
     "personal_share": 0.0,
     "momentum": 0.0,
     "average_last": 0.0,
+    "average_after": 0,
 }
 """FedAP+ with nothing but head and batch norm at home, for one option at a time beside it."""
 
@@ -240,12 +241,12 @@ CASES: dict[str, tuple[str, dict[str, str | float | bool], Callable[[Book], Floa
     "f-fedap": ("f-fedap", {}, half_as_fedbn),
     "fedap-plus": (
         "fedap-plus",
-        {"reestimate": False},
+        {"reestimate": False, "average_after": 0},
         ditto(0.5, plus=textbook.batch_norm, self_weight=0.15, to_mean=True, moves=True, momentum=0.9, last=2),
     ),
     "fedap-plus-slower": (
         "fedap-plus",
-        {"reestimate": False, "momentum": 0.45, "head_at_home": True},
+        {"reestimate": False, "average_after": 0, "momentum": 0.45, "head_at_home": True},
         ditto(0.5, plus=head_or_batch_norm, self_weight=0.15, to_mean=True, moves=True, momentum=0.45, last=2),
     ),
     "fedap-plus-blend": (

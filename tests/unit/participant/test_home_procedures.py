@@ -29,10 +29,12 @@ CASES: dict[str, tuple[str, dict[str, object], Sgd]] = {
     "a second model that moves along": ("fedap-plus", {}, Sgd(learning_rate=0.05, batch_size=16, momentum=0.9)),
     "a direction": ("fedap-plus", {"momentum": 0.5}, Sgd(learning_rate=0.05, batch_size=16)),
     "an average and a learnt share": (
-        "fedap-plus", {"learning": 0.5, "average_last": 1.0}, Sgd(learning_rate=0.05, batch_size=16),
+        "fedap-plus", {"learning": 0.5, "average_last": 1.0, "average_after": 0},
+        Sgd(learning_rate=0.05, batch_size=16),
     ),
     "an average of a second model": (
-        "fedap-plus", {"personal_share": 0.5, "average_last": 1.0}, Sgd(learning_rate=0.05, batch_size=16),
+        "fedap-plus", {"personal_share": 0.5, "average_last": 1.0, "average_after": 0},
+        Sgd(learning_rate=0.05, batch_size=16),
     ),
     "a tensor that travels beside the weights": ("scaffold", {}, Sgd(learning_rate=0.05, batch_size=16)),
     "a mean that is known after a round": ("feddbe", {}, Sgd(learning_rate=0.05, batch_size=16)),
