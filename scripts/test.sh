@@ -75,7 +75,7 @@ wait_for_checks() {
 check "ruff check" "$venv_python" -m ruff check .
 check "ruff format" "$venv_python" -m ruff format --check .
 "$long_check" "mypy" "$venv_python" -m mypy --no-error-summary
-"$long_check" "mkdocs" "$venv_python" -m mkdocs build --quiet --strict
+"$long_check" "mkdocs" "$venv_python" -m mkdocs build --strict
 say "pytest"
 "$venv_python" -m pytest "${pytest_arguments[@]}" || failed+=("pytest")
 wait_for_checks

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import importlib.util
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -15,6 +17,7 @@ from fedap_core.strategies import STRATEGIES
 from tests.architecture.sources import PACKAGES, ROOT, python_sources
 
 _LOADED = re.compile(r"<(?:script|img|link|iframe|source)\b[^>]*?(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
+_LINKED = re.compile(r"<(?:a|img)\b[^>]*?\s(?:src|href)=[\"']?([^\"'\s>]+)")
 _IMPORTED = re.compile(r"url\([\"']?(?:https?:)?//")
 
 
@@ -63,10 +66,20 @@ def test_figures_are_what_their_script_draws() -> None:
 
 @pytest.mark.slow
 def test_site_is_whole_and_loads_nothing_from_other_hosts(tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]  # --quiet hides warnings
     built = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     pages = list(tmp_path.rglob("*.html"))
     assert len(pages) > 20
     assert [tag for page in pages for tag in _LOADED.findall(page.read_text(encoding="utf-8"))] == []
     assert [path for path in tmp_path.rglob("*.css") if _IMPORTED.search(path.read_text(encoding="utf-8"))] == []
+    assert {link for page in pages for link in _dead_links(tmp_path, page)} == set()
+
+
+def _dead_links(site: Path, page: Path) -> Iterator[str]:
+    """Links and pictures of a page whose file is not in the site; other hosts and places on the page do not count."""
+    for target in _LINKED.findall(page.read_text(encoding="utf-8")):
+        parts = urlsplit(html.unescape(target))
+        folder = site if parts.path.startswith("/") else page.parent
+        if not parts.scheme and not (folder / unquote(parts.path).lstrip("/")).exists():
+            yield f"{page.relative_to(site)}: {target}"
