@@ -1,4 +1,5 @@
-"""This project's own training, for worker processes: the whole inline engine, and one client's step alone."""
+"""This project's own training, for worker processes: the whole inline engine, and one client's step or
+re-estimation alone."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from pathlib import Path
 import torch
 
 from fedap_core.model_spec import ModelSpec
+from fedap_core.nn.reestimation import reestimate_batch_norm
 from fedap_core.nn.state import State
 from participant.record.model_file import make_initial, module_of
 from participant.training.local import LocalClient, use_threads
@@ -47,6 +49,24 @@ def client_body(job: BenchJob) -> Body:
     """Run only the local training of the job's clients, one after the other."""
 
     return loop_of(lambda: _Clients(job))
+
+
+def reestimation_body(job: BenchJob) -> Body:
+    """Only re-estimate batch norm from every client's training samples, as before a model is handed over."""
+
+    def make() -> Callable[[], None]:
+        use_threads(1)
+        spec, state = _initial(job)
+        module, size = module_of(spec, state), job.settings.local_plan().evaluation_batch
+        samples = [job.cohort.samples(client, torch.device("cpu"))["train"] for client in job.cohort.clients]
+
+        def one_round() -> None:
+            for own in samples:
+                reestimate_batch_norm(module, own.inputs(size))
+
+        return one_round
+
+    return loop_of(make)
 
 
 def _initial(job: BenchJob) -> tuple[ModelSpec, State]:

@@ -1,4 +1,5 @@
-"""Measures a training step against the plain loop's, per model: one client, one process, one thread each.
+"""Measures a training step against the plain loop's, per model, and what re-estimating batch norm costs beside it: one
+client, one process, one thread each.
 
 The batch size is the job's 32; whole epochs are timed, so drawing an order and cutting batches count on both sides.
 """
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from scripts.bench.figures import BenchResult, Measurements, Threshold, ratio
 from scripts.bench.interleaving import interleave
 from scripts.bench.job import BATCH, BenchJob, BenchScope, make_job
-from scripts.bench.ours import client_body, same_model_body
+from scripts.bench.ours import client_body, reestimation_body, same_model_body
 from scripts.bench.plain import plain_bodies
 from scripts.bench.sheet import PartResult
 from scripts.bench.workers import WorkerProcesses
@@ -37,9 +38,10 @@ def measure(scope: BenchScope) -> PartResult:
     series: list[Measurements] = []
     for model, (job, epochs) in jobs(scope).items():
         found = _compared(model, job, epochs, scope.passes)
-        plain, ours, same = found.values()
+        plain, ours, same, reestimated = found.values()
         findings.append(ratio(f"{model}: training step / plain step", ours, plain, BARS[model]))
         findings.append(ratio(f"{model}: training step / plain loop over the same layers", ours, same))
+        findings.append(ratio(f"{model}: re-estimating batch norm / training epoch", reestimated, ours))
         series += found.values()
     return PartResult(part="step", findings=tuple(findings), series=tuple(series))
 
@@ -54,10 +56,12 @@ def _compared(model: str, job: BenchJob, epochs: int, passes: int) -> dict[str, 
         WorkerProcesses(plain_bodies(job, 1)) as plain,
         WorkerProcesses([client_body(job)]) as ours,
         WorkerProcesses([same_model_body(job)]) as same,
+        WorkerProcesses([reestimation_body(job)]) as reestimated,
     ):
         contenders = {
             f"{model} plain": timed(plain),
             f"{model} ours": timed(ours),
             f"{model} plain loop, our layers": timed(same),
+            f"{model} re-estimation": timed(reestimated),
         }
         return interleave(contenders, passes=passes, unit="ms", warm_up=1)

@@ -12,7 +12,14 @@ from scripts.report.leaderboard.standings import BoardRow, BoardStanding, Recipe
 from scripts.report.page.headline import traffic
 from scripts.report.page.wording import percent, share, size
 from scripts.report.page.writing import environment, write_page
-from scripts.report.tables import csv_text, plain_table, written_difference
+from scripts.report.tables import (
+    QUALITIES_NOTE,
+    QUALITY_NAMES,
+    csv_text,
+    markdown_qualities,
+    plain_table,
+    written_difference,
+)
 
 
 def write_leaderboard(recipes: Sequence[RecipeStanding], root: Path, *, facts: Sequence[str]) -> Path:
@@ -32,7 +39,15 @@ def as_html(recipes: Sequence[RecipeStanding], facts: Sequence[str]) -> str:
         (one.title, board.title): (round_chart(board), byte_chart(board)) for one in recipes for board in one.boards
     }
     template = environment().get_template("leaderboard.html.j2")
-    return template.render(recipes=recipes, ranks=charts, charts=boards, facts=facts, styles=colours)
+    return template.render(
+        recipes=recipes,
+        ranks=charts,
+        charts=boards,
+        facts=facts,
+        styles=colours,
+        qualities=QUALITY_NAMES,
+        qualities_note=QUALITIES_NOTE,
+    )
 
 
 def as_markdown(recipes: Sequence[RecipeStanding]) -> str:
@@ -47,7 +62,8 @@ def as_markdown(recipes: Sequence[RecipeStanding]) -> str:
 
 
 def _board_table(board: BoardStanding) -> str:
-    return plain_table(board_heads(board), [board_cells(row) for row in board.rows])
+    main = plain_table(board_heads(board), [board_cells(row) for row in board.rows])
+    return f"{main}\n{markdown_qualities([row.head.figures for row in board.rows])}"
 
 
 RANK_HEADS = ("algorithm", "average rank", "of the worst client", "mean %", "first or not told apart from it")
@@ -71,15 +87,13 @@ def board_heads(board: BoardStanding) -> tuple[str, ...]:
     to = percent(board.target)
     return (
         "algorithm", "last ten rounds %", "difference to the first", "verdict", "worst client %",
-        "10th percentile %", "worse off than alone", "as delivered %", "balanced accuracy %", "AUROC %",
-        "calibration error %", f"rounds to {to}", f"bytes to {to}",
+        "10th percentile %", "worse off than alone", "as delivered %", f"rounds to {to}", f"bytes to {to}",
     )  # fmt: skip
 
 
 def board_cells(row: BoardRow) -> tuple[str, ...]:
     """Return the cells of one algorithm on one set."""
     figures, position = row.head.figures, row.head.position
-    quality = [share(figures.qualities.get(name)) for name in ("balanced_accuracy", "auroc", "calibration_error")]
     return (
         row.head.name,
         share(row.compared),
@@ -89,7 +103,6 @@ def board_cells(row: BoardRow) -> tuple[str, ...]:
         share(figures.tenth_percentile),
         "–" if position.worse_off is None else f"{100 * position.worse_off:.0f} %",
         share(figures.delivered),
-        *quality,
         "–" if row.rounds_to is None else str(row.rounds_to),
         "–" if row.bytes_to is None else size(row.bytes_to),
     )
@@ -97,7 +110,7 @@ def board_cells(row: BoardRow) -> tuple[str, ...]:
 
 def as_csv(recipes: Sequence[RecipeStanding]) -> str:
     """Return one line per run: accuracies in per cent, bytes per participant over the whole run."""
-    figures = ("last_ten", "last", "worst", "tenth_percentile", *QUALITIES)
+    figures = ("last_ten", "last", "delivered", "worst", "tenth_percentile", *QUALITIES)
     heads = ["recipe", "data", "algorithm", "seed", "rounds", "place", "verdict", *figures, "bytes"]
     rows = ((one, board, row) for one in recipes for board in one.boards for row in board.rows)
     return csv_text([heads, *(line for place in rows for line in _lines(*place))])
@@ -107,7 +120,7 @@ def _lines(one: RecipeStanding, board: BoardStanding, row: BoardRow) -> list[lis
     runs = {run.seed: run for a in board.study.algorithms if a.name == row.head.name for run in a.runs}
     lines = []
     for summary in board.study.summaries[row.head.name]:
-        numbers = [summary.tail, summary.last, summary.worst, summary.tenth_percentile]
+        numbers = [summary.tail, summary.last, summary.delivered, summary.worst, summary.tenth_percentile]
         values = [*numbers, *(summary.qualities.get(name) for name in QUALITIES)]
         sent = traffic(runs[summary.seed], board.study.round_no)
         named: list[object] = [one.title.partition(":")[0], board.title, row.head.name, summary.seed, summary.rounds]

@@ -56,7 +56,10 @@ def test_page_has_a_table_for_each_set_and_ranks_over_them(tmp_path: Path) -> No
     assert page.count('<svg class="chart dots"') == 1
     assert page.count('class="chart curves"') == 2 * 4  # each for wide and for narrow screens
     assert "http" not in page.replace("http://www.w3.org", "")
+    for quality in ("Balanced accuracy, %", "Macro-F1, %", "AUROC, %", "Sensitivity at 95 % specificity, %"):
+        assert page.count(f'<th scope="col">{quality}</th>') == 2
     text = as_markdown([standing])
+    assert text.count("sensitivity at 95 % specificity, %") == 2
     assert "| FedAP | 1.0 | 1.0 | 90.0 | 2 of 2 |" in text
     lines = list(csv.DictReader(io.StringIO(as_csv([standing]))))
     assert [(line["data"], line["algorithm"], line["bytes"]) for line in lines[:3]] == [
