@@ -20,7 +20,7 @@ from scripts.run.clusters import MOST_DRAWN
 from scripts.run.records import ClientScore, Run
 from scripts.run.results import Position, Summary, positions, summarise
 
-PERSONAL = ("fedap", "f-fedap", "d-fedap", "fedbn", "fedper")
+PERSONAL = ("fedap-plus", "fedap", "f-fedap", "d-fedap", "fedbn", "fedper")
 """Which personalised algorithm represents the federation: the first of these that ran, never the one that won; without
 any of them, the first of the others."""
 
