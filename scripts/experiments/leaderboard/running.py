@@ -61,14 +61,25 @@ def write_finished(boards: Sequence[Board], root: Path) -> Path | None:
     for board in boards:
         folders = [folder for run in board.runs if (folder := RunFolder(root, run)).is_complete()]
         if folders:
-            study = make_study([read_lab_run(folder.path) for folder in folders])
-            missing = len(board.runs) - len(folders)
-            found = stand(board.data.title, study, target=board.data.target, missing=missing)
+            compared = of_common_seeds(folders)
+            study = make_study([read_lab_run(folder.path) for folder in compared])
+            missing, left_out = len(board.runs) - len(folders), len(folders) - len(compared)
+            found = stand(board.data.title, study, target=board.data.target, missing=missing, left_out=left_out)
             recipes.setdefault(board.recipe.title, []).append(found)
     if not recipes:
         return None
     standings = [stand_all(title, found) for title, found in recipes.items()]
     return write_leaderboard(standings, root, facts=_facts(standings))
+
+
+def of_common_seeds(folders: Sequence[RunFolder]) -> list[RunFolder]:
+    """Return the runs of seeds that every algorithm among them has, because means over different seeds do not compare;
+    all runs if there is no such seed."""
+    seeds: dict[str, set[int]] = {}
+    for run in (folder.settings for folder in folders):
+        seeds.setdefault(run.label, set()).add(run.seed)
+    common = set.intersection(*seeds.values()) if seeds else set()
+    return [folder for folder in folders if folder.settings.seed in common or not common]
 
 
 def _facts(recipes: Sequence[RecipeStanding]) -> list[str]:

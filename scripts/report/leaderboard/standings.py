@@ -40,7 +40,8 @@ class BoardRow:
 
 @dataclass(frozen=True, kw_only=True)
 class BoardStanding:
-    """One data set. rows: the best first; target: the accuracy up to which rounds and bytes are counted."""
+    """One data set. rows: the best first; target: the accuracy up to which rounds and bytes are counted; missing: runs
+    that are not finished yet; left_out: finished ones of seeds that not every algorithm has."""
 
     title: str
     study: Study
@@ -48,10 +49,11 @@ class BoardStanding:
     rows: tuple[BoardRow, ...]
     target: float
     missing: int
+    left_out: int
 
 
-def stand(title: str, study: Study, *, target: float = 0.0, missing: int = 0) -> BoardStanding:
-    """Order the algorithms of a comparison. missing: runs that are not finished yet."""
+def stand(title: str, study: Study, *, target: float = 0.0, missing: int = 0, left_out: int = 0) -> BoardStanding:
+    """Order the algorithms of a comparison."""
     compared = {
         one.name: fmean(float(np.nanmean(run.compared)) for run in study.summaries[one.name])
         for one in study.algorithms
@@ -60,7 +62,13 @@ def stand(title: str, study: Study, *, target: float = 0.0, missing: int = 0) ->
     target = target or NEAR_THE_BEST * compared[order[0].name]
     rows = tuple(_row(study, one, place, compared[one.name], target) for place, one in enumerate(order, start=1))
     return BoardStanding(
-        title=title, study=study, facts=tuple(study_facts(study)), rows=rows, target=target, missing=missing
+        title=title,
+        study=study,
+        facts=tuple(study_facts(study)),
+        rows=rows,
+        target=target,
+        missing=missing,
+        left_out=left_out,
     )
 
 

@@ -9,7 +9,8 @@ import pytest
 from fedap_core.errors import InvalidInput
 from fedap_core.strategies import STRATEGIES
 from scripts.experiments.leaderboard.boards import BOARD_DATA, Restriction, make_boards
-from scripts.experiments.leaderboard.running import MEASURED_S, in_words, seconds_of
+from scripts.experiments.leaderboard.running import MEASURED_S, in_words, of_common_seeds, seconds_of
+from scripts.run.run_folder import RunFolder
 
 
 def test_user_recipe_has_every_algorithm_and_the_paper_recipe_its_eight_and_fedap_plus() -> None:
@@ -46,6 +47,18 @@ def test_time_left_is_that_of_the_missing_runs(tmp_path: Path) -> None:
     boards = make_boards(Restriction(quick=True, algorithms="base,ditto"))
     (left,) = seconds_of(boards, tmp_path).values()
     assert left == pytest.approx(10 * 3 * MEASURED_S["watch"])
+
+
+def test_only_seeds_that_every_algorithm_has_are_compared(tmp_path: Path) -> None:
+    """A sweep that stopped in its second seed: FedAvg has seeds 0 and 1, Ditto seed 0 alone."""
+    (made,) = make_boards(Restriction(data=("watch",), recipes=("user",), algorithms="fedavg,ditto", seeds=(0, 1)))
+    folders = [RunFolder(tmp_path, run) for run in made.runs]
+    finished = [one for one in folders if (one.settings.algorithm, one.settings.seed) != ("ditto", 1)]
+    assert [one.settings.seed for one in of_common_seeds(finished)] == [0, 0]
+    assert of_common_seeds(folders) == folders
+    apart = [one for one in folders if (one.settings.algorithm == "ditto") == (one.settings.seed == 1)]
+    assert of_common_seeds(apart) == apart  # nothing in common: better than an empty table
+    assert of_common_seeds([]) == []
 
 
 def test_every_set_has_a_measured_duration() -> None:

@@ -17,7 +17,9 @@ from tests.support.report_runs import write_run
 WIRE = (1000, 3000)
 
 
-def board(root: Path, title: str = "Wards", *, target: float = 0.0, missing: int = 0) -> BoardStanding:
+def board(
+    root: Path, title: str = "Wards", *, target: float = 0.0, missing: int = 0, left_out: int = 0
+) -> BoardStanding:
     """Three clients, three rounds: FedAP ends at 90 %, FedAvg at 80, Base at 60."""
     folders = [
         write_run(root, "base", [[50, 50, 50], [55, 55, 55], [60, 60, 60]]),
@@ -25,7 +27,7 @@ def board(root: Path, title: str = "Wards", *, target: float = 0.0, missing: int
         write_run(root, "fedap", [[60, 60, 60], [85, 87, 86], [88, 92, 90]], wire=WIRE),
     ]
     study = make_study([read_lab_run(folder) for folder in folders])
-    return stand(title, study, target=target, missing=missing)
+    return stand(title, study, target=target, missing=missing, left_out=left_out)
 
 
 def test_best_is_first_and_the_others_are_compared_with_it(tmp_path: Path) -> None:
@@ -47,12 +49,12 @@ def test_rounds_and_bytes_are_counted_to_the_target(tmp_path: Path) -> None:
 
 
 def test_page_has_a_table_for_each_set_and_ranks_over_them(tmp_path: Path) -> None:
-    boards = [board(tmp_path / "one", "North <1>"), board(tmp_path / "two", "South", missing=2)]
+    boards = [board(tmp_path / "one", "North <1>"), board(tmp_path / "two", "South", missing=2, left_out=3)]
     standing = stand_all("the user's recipe: momentum", boards)
     assert standing.firsts == {"FedAP": 2, "FedAvg": 0, "Base": 0}
     page = as_html([standing], ["3 algorithms"])
     assert "North &lt;1&gt;" in page
-    assert "2 runs not finished yet" in page
+    assert "2 runs not finished yet. 3 of seeds that not every algorithm has are left out.</p>" in page
     assert page.count('<svg class="chart dots"') == 1
     assert page.count('class="chart curves"') == 2 * 4  # each for wide and for narrow screens
     assert "http" not in page.replace("http://www.w3.org", "")
