@@ -10,7 +10,9 @@ import pytest
 from coordinator.record.journal import JOURNAL, SqliteJournal
 from fedap_core.errors import InvalidInput
 from fedap_core.strategies import STRATEGIES
+from participant.decisions.allowance import parse_allowance
 from participant.record.model_file import read_model
+from scripts.engines.processes.configuring import join_settings
 from scripts.engines.processes.run import ProcessOptions, run_processes
 from scripts.lab import main
 from scripts.run.records import Json
@@ -167,6 +169,21 @@ def test_clients_that_are_trained_in_turn_cannot_run_without_barriers(tmp_path: 
     shown = run_command(main, *lab_arguments(tmp_path, "fedavg", rounds=1, more=["--mode", "continuous"]))
     assert shown.is_one_clear_line
     assert "--engine processes" in shown.complaint
+
+
+def test_without_barriers_a_fast_participant_may_train_more_rounds_than_planned(tmp_path: Path) -> None:
+    """Four rounds of three members are twelve updates; if the others are slow, most of them are of the fast one. It
+    used to refuse every order after its fourth round, so that all waited for the slow one."""
+
+    def allows(rounds: int, mode: str) -> bool:
+        settings = small_run("fedap", rounds=4, mode=mode)
+        joined = join_settings(
+            settings, "fast", endpoint="ipc://x", shard=tmp_path, initial=tmp_path / "x", state=tmp_path / "state"
+        )
+        return parse_allowance(joined.allow, cores=1).limits["rounds"].admits(rounds)
+
+    assert allows(12, "continuous")
+    assert [allows(rounds, "barrier") for rounds in (4, 5)] == [True, False]
 
 
 @pytest.mark.slow

@@ -97,7 +97,9 @@ def join_settings(
 ) -> JoinSettings:
     """Return one participant's settings; it shares class tables and allows any plan, since the lab owns all of them."""
     asked = {**settings.sgd.write([]), **settings.compute.write([]), "warmup_rounds": settings.rounds}
-    asked |= {"rounds": settings.rounds, "evaluate_every": settings.evaluate_every}
+    asked |= {"evaluate_every": settings.evaluate_every}
+    if settings.mode == "barrier":  # otherwise a fast participant trains more rounds, for those that slow ones do not
+        asked["rounds"] = settings.rounds
     bounds = {name: value for name, value in asked.items() if type(value) in (int, float)}
     return JoinSettings(
         coordinator=endpoint,
