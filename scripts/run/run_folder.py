@@ -109,6 +109,15 @@ class RunFolder:
         for path in old:
             shutil.rmtree(path)
 
+    def drop_models(self) -> None:
+        """Delete the models of a complete run, which stays complete: what is left is small enough to publish. Those of
+        a longer run are kept, for it to resume from."""
+        with self.alone():
+            described = self._described()
+            if self.is_complete() and described["settings"]["rounds"] == self.settings.rounds:
+                write_text(self._settings_path, json.dumps({**described, "keep_models": False}, indent=1))
+                shutil.rmtree(self.path / "models", ignore_errors=True)
+
     def append(self, record: RoundRecord) -> None:
         """Add one round."""
         with self._rounds_path.open("a", encoding="utf-8") as file:

@@ -28,6 +28,13 @@ def leaderboard(
     run: Annotated[
         bool, typer.Option(help="--no-run: only print the estimated time, and write a page of the existing runs.")
     ] = True,
+    keep_models: Annotated[
+        bool,
+        typer.Option(
+            "--keep-models/--drop-models",
+            help="--drop-models: delete a data set's models once its runs are complete; what is left can be published.",
+        ),
+    ] = True,
     jobs: Annotated[int, typer.Option(help="Runs in parallel; 0: one per core.", min=0)] = 0,
     out: Annotated[Path, typer.Option(help="Folder of the results; existing runs are reused.")] = OUT,
 ) -> None:
@@ -46,5 +53,6 @@ def leaderboard(
         quick=quick,
     )
     console = Console()
-    page = run_leaderboard(make_boards(asked), sweep_options(out, jobs=jobs, workers=1), console, run=run)
+    sweep = sweep_options(out, jobs=jobs, workers=1)
+    page = run_leaderboard(make_boards(asked), sweep, console, run=run, drop_models=not keep_models)
     console.print("No run has finished yet." if page is None else f"Page: {page}; CSV and Markdown next to it")

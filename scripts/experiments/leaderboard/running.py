@@ -17,8 +17,9 @@ from scripts.experiments.sweep import SweepOptions, run_sweep
 from scripts.report.leaderboard.standings import BoardStanding, RecipeStanding, stand, stand_all
 from scripts.report.leaderboard.writing import write_leaderboard
 from scripts.report.page.lab_folder import read_lab_run
-from scripts.report.page.study import make_study
+from scripts.report.page.study import Study, make_study
 from scripts.report.page.wording import counted
+from scripts.run.records import Run
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
 
@@ -30,13 +31,19 @@ MEASURED_S = {
 three were not measured but scaled by their number of samples."""
 
 
-def run_leaderboard(boards: Sequence[Board], sweep: SweepOptions, console: Console, *, run: bool) -> Path | None:
-    """Make missing runs if `run` is set, and return the page; None if no run is finished."""
+def run_leaderboard(
+    boards: Sequence[Board], sweep: SweepOptions, console: Console, *, run: bool, drop_models: bool = False
+) -> Path | None:
+    """Make missing runs if `run` is set, and return the page; None if no run is finished. drop_models: delete the
+    models of a data set's runs once all of them are complete."""
     announce(boards, sweep, console)
     page = None
     if run:
         for board in boards:
-            run_sweep(board.runs, sweep, console)
+            made = run_sweep(board.runs, sweep, console)
+            if drop_models:
+                for folder in made:
+                    folder.drop_models()
             page = write_finished(boards, sweep.root)
     return page or write_finished(boards, sweep.root)
 
@@ -59,11 +66,11 @@ def write_finished(boards: Sequence[Board], root: Path) -> Path | None:
     """Write the page of the finished runs; None if there are none."""
     recipes: dict[str, list[BoardStanding]] = {}
     for board in boards:
-        folders = [folder for run in board.runs if (folder := RunFolder(root, run)).is_complete()]
-        if folders:
-            compared = of_common_seeds(folders)
-            study = make_study([read_lab_run(folder.path) for folder in compared])
-            missing, left_out = len(board.runs) - len(folders), len(folders) - len(compared)
+        folders = [RunFolder(root, run) for run in board.runs]
+        finished = [read_lab_run(folder.path) for folder in folders if folder.is_complete()]
+        if finished:
+            study = study_of_common_seeds(finished)
+            missing, left_out = len(board.runs) - len(finished), len(finished) - len(study.runs)
             found = stand(board.data.title, study, target=board.data.target, missing=missing, left_out=left_out)
             recipes.setdefault(board.recipe.title, []).append(found)
     if not recipes:
@@ -72,14 +79,12 @@ def write_finished(boards: Sequence[Board], root: Path) -> Path | None:
     return write_leaderboard(standings, root, facts=_facts(standings))
 
 
-def of_common_seeds(folders: Sequence[RunFolder]) -> list[RunFolder]:
-    """Return the runs of seeds that every algorithm among them has, because means over different seeds do not compare;
+def study_of_common_seeds(runs: Sequence[Run]) -> Study:
+    """Compare the runs of seeds that every algorithm among them has, because means over different seeds do not compare;
     all runs if there is no such seed."""
-    seeds: dict[str, set[int]] = {}
-    for run in (folder.settings for folder in folders):
-        seeds.setdefault(run.label, set()).add(run.seed)
-    common = set.intersection(*seeds.values()) if seeds else set()
-    return [folder for folder in folders if folder.settings.seed in common or not common]
+    study = make_study(runs)
+    common = [run for run in study.runs if run.seed in study.common_seeds]
+    return make_study(common) if common else study
 
 
 def _facts(recipes: Sequence[RecipeStanding]) -> list[str]:

@@ -117,6 +117,28 @@ def test_run_is_complete_with_all_rounds_and_the_models_it_keeps(
     assert folder.is_complete() is complete
 
 
+def test_complete_run_stays_complete_without_its_models(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, [[0.5]] * 3, keep_models=True)
+    save_models(folder, 1)
+    folder.drop_models()
+    assert folder.saved_round() == 1  # not complete: it resumes from there
+    save_models(folder, 2)
+    folder.drop_models()
+    assert folder.is_complete()
+    assert sorted(path.name for path in folder.path.iterdir()) == [".lock", "rounds.jsonl", "settings.json"]
+    assert len(folder.records()) == 3
+
+
+def test_models_of_a_longer_run_are_not_dropped_for_a_shorter_one(tmp_path: Path) -> None:
+    longer = folder_with(tmp_path, [[0.5]] * 4, rounds=6, keep_models=True)
+    save_models(longer, 3)
+    shorter = RunFolder(tmp_path, small_run("fedbn", rounds=3))
+    assert shorter.path == longer.path
+    assert shorter.is_complete()
+    shorter.drop_models()
+    assert longer.saved_round() == 3
+
+
 def test_headline_counts_every_client_alike(tmp_path: Path) -> None:
     """Last round (0.9 + 0.3) / 2 = 0.6; mean of rounds 0.5 and 0.6 is 0.55; 0.5 < 0.95 * 0.6, so round 2 converged."""
     summary = folder_with(tmp_path, [[0.5, 0.5], [0.9, 0.3]]).summary()

@@ -9,8 +9,9 @@ import pytest
 from fedap_core.errors import InvalidInput
 from fedap_core.strategies import STRATEGIES
 from scripts.experiments.leaderboard.boards import BOARD_DATA, Restriction, make_boards
-from scripts.experiments.leaderboard.running import MEASURED_S, in_words, of_common_seeds, seconds_of
-from scripts.run.run_folder import RunFolder
+from scripts.experiments.leaderboard.running import MEASURED_S, in_words, seconds_of, study_of_common_seeds
+from scripts.report.page.lab_folder import read_lab_run
+from tests.support.report_runs import write_run
 
 
 def test_user_recipe_has_every_algorithm_and_the_paper_recipe_its_eight_and_fedap_plus() -> None:
@@ -51,14 +52,16 @@ def test_time_left_is_that_of_the_missing_runs(tmp_path: Path) -> None:
 
 def test_only_seeds_that_every_algorithm_has_are_compared(tmp_path: Path) -> None:
     """A sweep that stopped in its second seed: FedAvg has seeds 0 and 1, Ditto seed 0 alone."""
-    (made,) = make_boards(Restriction(data=("watch",), recipes=("user",), algorithms="fedavg,ditto", seeds=(0, 1)))
-    folders = [RunFolder(tmp_path, run) for run in made.runs]
-    finished = [one for one in folders if (one.settings.algorithm, one.settings.seed) != ("ditto", 1)]
-    assert [one.settings.seed for one in of_common_seeds(finished)] == [0, 0]
-    assert of_common_seeds(folders) == folders
-    apart = [one for one in folders if (one.settings.algorithm == "ditto") == (one.settings.seed == 1)]
-    assert of_common_seeds(apart) == apart  # nothing in common: better than an empty table
-    assert of_common_seeds([]) == []
+    every = [
+        read_lab_run(write_run(tmp_path, algorithm, [[80, 80, 80]], seed=seed))
+        for algorithm in ("fedavg", "ditto")
+        for seed in (0, 1)
+    ]
+    finished = [one for one in every if (one.algorithm, one.seed) != ("ditto", 1)]
+    assert [one.seed for one in study_of_common_seeds(finished).runs] == [0, 0]
+    assert set(study_of_common_seeds(every).runs) == set(every)
+    apart = [one for one in every if (one.algorithm == "ditto") == (one.seed == 1)]
+    assert set(study_of_common_seeds(apart).runs) == set(apart)  # nothing in common: better than an empty table
 
 
 def test_every_set_has_a_measured_duration() -> None:
