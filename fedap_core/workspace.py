@@ -104,7 +104,8 @@ class LocalModel(Protocol):
 
     @property
     def loss(self) -> float:
-        """The loss on the batch of the latest `step` or `gradient`; 0 before the first."""
+        """The loss on the batch of the latest `step` or `gradient`, or its mean over the last epoch of the latest
+        `train`, without a pull; 0 before the first."""
 
     @property
     def reach(self) -> float:

@@ -5,18 +5,21 @@ as FedAvgM's does, but at each participant in that of its own mixture. Besides i
 pulled towards the delivered model as Ditto's is towards the average; it is never sent. It ends every round at the mean
 of its steps, because the noise of one client's last batches is not averaged with that of others, and it moves along
 with each delivery: what is personal is its distance to the delivered model, which would otherwise be a round old.
-What is handed over is its mean over the last half of the rounds, but none before the thirtieth, because training that
-is this quick may end in overfitting, with batch-norm statistics of the participant's own data. Nothing
-more is sent than by FedAP. With `self_weight = 0.5`, `momentum = 0`, `personal_share = 0`, `average_last = 0` and
+What is handed over is three quarters of it and a quarter of the delivered model, which serves better where participants
+hardly differ, averaged over the last half of the rounds, but not before the thirtieth, because training that is this
+quick may end in overfitting. The average forgets by as much as the training data are still predicted wrongly: while
+training gains, earlier models are worse. Batch-norm statistics are those of the participant's own data. Nothing more
+is sent than by FedAP. With `self_weight = 0.5`, `momentum = 0`, `personal_share = 0`, `average_last = 0` and
 `reestimate = false` it is FedAP.
 
-More options, for ablations: a weighted mean of both models may be handed over; the head may stay local; the share that
-a participant keeps of its own update may change over the rounds, be learnt, and differ between body, head and batch
-norm (W then contains only the others' shares, and every participant adds its own locally).
+More options, for ablations: the head may stay local; the share that a participant keeps of its own update may change
+over the rounds, be learnt, and differ between body, head and batch norm (W then contains only the others' shares, and
+every participant adds its own locally).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -39,7 +42,10 @@ round."""
 
 LEARNT = "self-weight"
 MEAN, COUNT = "mean", "count"
-"""The average of delivered models, and their number."""
+"""The average of the models to hand over, and their number."""
+
+LOSS = "loss"
+"""The mean loss of the latest training, from which the average forgets."""
 
 CONSTANT = -1.0
 
@@ -62,6 +68,8 @@ class FedApPlus(FedAp):
     nothing. It grows over the rounds up to this value; k rounds after the latest training it is raised to the power k.
     average_last: the share of the rounds, at the end, whose models are averaged to be handed over; 0: the latest one.
     average_after: the last round whose model is not yet averaged, however few rounds there are.
+    forgetting: the least share of the average that a new model replaces, in units of 1 - exp(-loss) of the latest
+    training, the share of the training data that is still predicted wrongly; 0: all models count alike.
     Moving along, own shares that are added locally, and averages each need a vector of the model's size; momentum two.
     """
 
@@ -78,7 +86,8 @@ class FedApPlus(FedAp):
     learning: float = 0.0
     average_last: float = 0.5
     average_after: int = 30
-    personal_share: float = 1.0
+    forgetting: float = 1.0
+    personal_share: float = 0.75
     strength: float = 0.5
     mean_of_steps: bool = True
     moves_along: bool = True
@@ -97,8 +106,9 @@ class FedApPlus(FedAp):
         if self.average_after < 0:
             raise InvalidInput("fedap-plus.average_after", self.average_after, "a number of rounds >= 0")
         require_momentum(self.name, self.momentum)
-        if not 0.0 <= self.learning < float("inf"):
-            raise InvalidInput("fedap-plus.learning", self.learning, "a finite number >= 0")
+        for option in ("learning", "forgetting"):
+            if not 0.0 <= getattr(self, option) < float("inf"):
+                raise InvalidInput(f"fedap-plus.{option}", getattr(self, option), "a finite number >= 0")
         if self.learning and self.final_self_weight != CONSTANT:
             expected = "0 with final_self_weight: a self-weight is learnt, or follows the rounds"
             raise InvalidInput("fedap-plus.learning", self.learning, expected)
@@ -154,11 +164,7 @@ class FedApPlus(FedAp):
         if self.personal_share and self.moves_along:
             self._move_along(work)
         if self.average_last and work.round_no > max((1.0 - self.average_last) * work.rounds, self.average_after):
-            count = float(work.vectors[COUNT]) + 1.0 if COUNT in work.vectors else 1.0
-            latest = self._blend(work)
-            mean = work.vectors.get(MEAN, latest)
-            work.vectors[MEAN] = mean + (latest - mean) / count
-            work.vectors[COUNT] = work.vector([count])
+            self._average(work)
 
     def train(self, work: Workspace) -> None:
         delivered = work.model.values.clone()
@@ -169,9 +175,11 @@ class FedApPlus(FedAp):
             work.vectors[OWN] = work.model.values.clone()
         if self.personal_share:
             train_personal(work, delivered, strength=self.strength, to_mean=self.mean_of_steps)
+        if self.average_last and self.forgetting:
+            work.vectors[LOSS] = work.vector([self._latest(work).loss])
 
     def hand_over(self, work: Workspace) -> LocalModel:
-        latest = work.models[PERSONAL] if self.personal_share else work.model
+        latest = self._latest(work)
         if MEAN not in work.vectors and self.personal_share in (0.0, 1.0):
             return latest
         model = work.copy(latest)
@@ -196,6 +204,18 @@ class FedApPlus(FedAp):
         delivered, personal = work.model.values.clone(), work.models[PERSONAL]
         personal.assign(personal.values + (delivered - work.vectors[LATEST]) if LATEST in work.vectors else delivered)
         work.vectors[LATEST] = delivered
+
+    def _latest(self, work: Workspace) -> LocalModel:
+        return work.models[PERSONAL] if self.personal_share else work.model
+
+    def _average(self, work: Workspace) -> None:
+        """Add the latest models to the average."""
+        count = float(work.vectors[COUNT]) + 1.0 if COUNT in work.vectors else 1.0
+        still_wrong = 1.0 - math.exp(-float(work.vectors[LOSS])) if LOSS in work.vectors else 0.0
+        latest = self._blend(work)
+        mean = work.vectors.get(MEAN, latest)
+        work.vectors[MEAN] = mean + max(1.0 / count, min(self.forgetting * still_wrong, 1.0)) * (latest - mean)
+        work.vectors[COUNT] = work.vector([count])
 
     def _blend(self, work: Workspace) -> Vector:
         """The values that are handed over, or averaged for that."""

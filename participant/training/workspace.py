@@ -114,6 +114,7 @@ class HomeModel:
             to_mean=to_mean,
             should_stop=work.ask,
         )
+        self._loss = torch.tensor(metrics.loss)
         self.reach = work.learning_rate * momentum_steps(work.trade.sgd.momentum, metrics.steps, self.velocity is None)
         if self is work.shared_model:
             work.metrics = work.metrics.then(metrics)

@@ -62,6 +62,7 @@ _OLDER_DEFAULTS: Mapping[str, Mapping[str, object]] = {
         "moves_along": False,
         "momentum": 0.0,
         "average_last": 0.0,
+        "forgetting": 0.0,
     }
 }
 """Options of algorithms whose default has changed since older results were named: the new default enters a run's

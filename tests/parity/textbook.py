@@ -73,10 +73,10 @@ class Book:
         which: str = "",
         epochs: int = given.EPOCHS,
         to_mean: bool = False,
-    ) -> None:
-        """Train one client's model. towards: what mu pulls to, instead of the values it begins with. trains: by name.
-        which: the training among several of a round, as the seed of its order is named. to_mean: ends at the mean of
-        what the steps led to."""
+    ) -> float:
+        """Train one client's model and return its mean loss over the last epoch, without the pull. towards: what mu
+        pulls to, instead of the values it begins with. trains: by name. which: the training among several of a round,
+        as the seed of its order is named. to_mean: ends at the mean of what the steps led to."""
         x, y = self.train_data[number]
         trained = [parameter for key, parameter in model.named_parameters() if trains(key)]
         optimiser = torch.optim.SGD(
@@ -86,10 +86,13 @@ class Book:
         generator = torch.Generator().manual_seed(given.order_seed(given.NAMES[number], self.round_no, which))
         model.train()
         visited: list[list[Tensor]] = []
+        losses: list[float] = []
         for _ in range(epochs):
+            losses = []
             for batch in batches(torch.randperm(len(y), generator=generator)):
                 optimiser.zero_grad()
                 loss = F.cross_entropy(model(x[batch]), y[batch])
+                losses += [float(loss.detach())] * len(batch)
                 for parameter, start in zip(model.parameters(), received, strict=True):
                     loss = loss + mu / 2 * torch.norm(parameter - start) ** 2 if mu else loss
                 loss.backward()  # type: ignore[no-untyped-call]
@@ -98,6 +101,7 @@ class Book:
         if to_mean:
             for parameter, places in zip(model.parameters(), zip(*visited, strict=True), strict=True):
                 parameter.data = torch.stack(places).mean(0)
+        return sum(losses) / max(len(losses), 1)
 
     def average(self, weights: FloatArray, keep: Keep) -> None:
         """Every client gets its weighted sum of all clients' tensors, except for those it keeps; counters it keeps."""

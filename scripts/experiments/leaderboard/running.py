@@ -64,6 +64,12 @@ def announce(boards: Sequence[Board], sweep: SweepOptions, console: Console) -> 
 
 def write_finished(boards: Sequence[Board], root: Path) -> Path | None:
     """Write the page of the finished runs; None if there are none."""
+    found = standings(boards, root)
+    return write_leaderboard(found, root, facts=_facts(found)) if found else None
+
+
+def standings(boards: Sequence[Board], root: Path) -> list[RecipeStanding]:
+    """Return what the finished runs say, by recipe; boards without any are left out."""
     recipes: dict[str, list[BoardStanding]] = {}
     for board in boards:
         folders = [RunFolder(root, run) for run in board.runs]
@@ -73,10 +79,7 @@ def write_finished(boards: Sequence[Board], root: Path) -> Path | None:
             missing, left_out = len(board.runs) - len(finished), len(finished) - len(study.runs)
             found = stand(board.data.title, study, target=board.data.target, missing=missing, left_out=left_out)
             recipes.setdefault(board.recipe.title, []).append(found)
-    if not recipes:
-        return None
-    standings = [stand_all(title, found) for title, found in recipes.items()]
-    return write_leaderboard(standings, root, facts=_facts(standings))
+    return [stand_all(title, found) for title, found in recipes.items()]
 
 
 def study_of_common_seeds(runs: Sequence[Run]) -> Study:

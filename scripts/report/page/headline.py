@@ -166,7 +166,8 @@ def _who_gained(study: Study) -> Iterator[str]:
     better = sum(verdict.is_better for verdict in found)
     surely, worse = found.count(ClientVerdict.GAIN), found.count(ClientVerdict.LOSS)
     sentence = f"{better or 'None'} of {counted(len(found), 'client')} did better with it"
-    sentence += f", {surely or 'none'} of them beyond chance" if better else ""
+    share = "all" if surely == better > 1 else surely or "none"
+    sentence += f", {share} of them beyond chance" if better else ""
     lost = "nobody lost" if worse == 0 else f"{worse} lost"
     where = f", seed {study.seed}" if len(study.seeds) > 1 else ""
     yield f"{sentence}; {lost} beyond chance (95 % intervals that do not overlap{where})."

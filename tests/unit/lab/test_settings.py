@@ -66,7 +66,7 @@ DEFAULTS = {
     "fedap-plus": (
         "reestimate=True self_weight=0.15 max_peer_weight=1.0 min_similarity=0.0 neighbours=0 full_covariance=False "
         "head_at_home=False final_self_weight=-1.0 head_self_weight=-1.0 batch_norm_self_weight=-1.0 learning=0.0 "
-        "average_last=0.5 average_after=30 personal_share=1.0 strength=0.5 "
+        "average_last=0.5 average_after=30 forgetting=1.0 personal_share=0.75 strength=0.5 "
         "mean_of_steps=True moves_along=True momentum=0.9"
     ),
     "ditto": "strength=1.0",

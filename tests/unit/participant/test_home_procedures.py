@@ -33,7 +33,7 @@ CASES: dict[str, tuple[str, dict[str, object], Sgd]] = {
         Sgd(learning_rate=0.05, batch_size=16),
     ),
     "an average of a second model": (
-        "fedap-plus", {"personal_share": 0.5, "average_last": 1.0, "average_after": 0},
+        "fedap-plus", {"personal_share": 0.5, "average_last": 1.0, "average_after": 0, "forgetting": 0.5},
         Sgd(learning_rate=0.05, batch_size=16),
     ),
     "a tensor that travels beside the weights": ("scaffold", {}, Sgd(learning_rate=0.05, batch_size=16)),

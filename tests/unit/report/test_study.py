@@ -69,6 +69,12 @@ def test_short_runs_have_no_last_rounds_to_confirm_with(tmp_path: Path) -> None:
     assert [one.tail for one in standings(study_of(tmp_path), 0).values()] == [None, None, None]
 
 
+def test_clients_that_all_gained_beyond_chance_are_all_of_them(tmp_path: Path) -> None:
+    write_run(tmp_path, "base", [[10, 10, 80]])
+    write_run(tmp_path, "fedap", [[90, 90, 80]])
+    assert in_words(study_of(tmp_path))[1].startswith("2 of 3 clients did better with it, all of them beyond chance;")
+
+
 def test_nobody_who_gained_is_reported_as_nobody(tmp_path: Path) -> None:
     write_run(tmp_path, "base", [[80, 80, 80]])
     write_run(tmp_path, "fedap", [[79, 79, 79]])

@@ -143,6 +143,7 @@ def test_feddbe_with_local_means_sends_none_and_needs_no_barrier() -> None:
         ("fedap-plus", "batch_norm_self_weight", -0.5),
         ("fedap-plus", "average_last", 1.5),
         ("fedap-plus", "average_after", -1),
+        ("fedap-plus", "forgetting", -1.0),
         ("fedap-plus", "learning", -1.0),
         ("fedap-plus", "momentum", 1.0),
         ("fedap-plus", "strength", -1.0),
