@@ -31,9 +31,8 @@ PLUS, FEDAP = spelled("fedap-plus"), spelled("fedap")
 @cache
 def standing(recipe: str) -> RecipeStanding:
     """What the published runs under a recipe say, sets in the order of the leaderboard's page."""
-    (found,) = standings(
-        make_boards(Restriction(data=tuple(filter(SETS.__contains__, BOARD_DATA)), recipes=(recipe,))), RUNS
-    )
+    sets = tuple(name for name in BOARD_DATA if name in SETS)
+    (found,) = standings(make_boards(Restriction(data=sets, recipes=(recipe,))), RUNS)
     return found
 
 
@@ -55,8 +54,8 @@ def figures(row: BoardRow, *, first: bool = False) -> str:
 
 def ranked(recipe: str) -> list[str]:
     """The algorithms by average rank, then those that are missing on some set."""
-    names = [one.name for one in standing(recipe).ranking.algorithms]
-    return [*names, *(name for name in standing(recipe).ranking.left_out)]
+    ranking = standing(recipe).ranking
+    return [*(one.name for one in ranking.algorithms), *ranking.left_out]
 
 
 def user_table() -> str:
@@ -94,11 +93,10 @@ README_HEADS = (
 
 def readme_table() -> str:
     """The algorithms that most readers know; the best of each column is bold."""
-    found = boards(USER.name)
+    by_kind = {kind: [row_of(board, spelled(kind)) for board in boards(USER.name).values()] for kind in IN_README}
+    best = [max(row.compared for row in column) for column in zip(*by_kind.values(), strict=True)]
     body = []
-    for kind in IN_README:
-        rows = [row_of(board, spelled(kind)) for board in found.values()]
-        best = [max(row_of(board, spelled(one)).compared for one in IN_README) for board in found.values()]
+    for kind, rows in by_kind.items():
         name = {"fedap-plus": f"**{PLUS}**", "base": "Base: everyone alone"}.get(kind, spelled(kind))
         body.append([name, *(figures(row, first=row.compared == top) for row, top in zip(rows, best, strict=True))])
     return plain_table(README_HEADS, body)

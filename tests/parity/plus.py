@@ -90,10 +90,10 @@ def ditto(
                 ]
             )
         for number, own in enumerate(personal):
-            shares = [max(1 / (place + 1), forgets * one[number]) for place, one in enumerate(wrong[-last:])]
-            left = [float(np.prod([1 - later for later in shares[place + 1 :]])) for place in range(last)]
+            taken = [max(1 / (place + 1), forgets * one[number]) for place, one in enumerate(wrong[-last:])]
+            left = [float(np.prod([1 - later for later in taken[place + 1 :]])) for place in range(last)]
             picked = zip(*(one[number] for one in kept[-last:]), strict=True)
-            parts = [share * rest for share, rest in zip(shares, left, strict=True)]
+            parts = [new * rest for new, rest in zip(taken, left, strict=True)]
             field.put(own, [sum(p * v for p, v in zip(parts, values, strict=True)) for values in picked])
         book.models = personal
         return weights
