@@ -325,6 +325,12 @@ class Strategy:
         """`keeps`, possibly changed by the options."""
         return self.keeps
 
+    @property
+    def kept_vectors(self) -> int:
+        """How many vectors of the model's size `work.vectors` may hold: a run of many clients keeps them in files if
+        memory is short."""
+        return 0
+
     def hand_over(self, work: Workspace) -> LocalModel:
         """Return the model to predict, evaluate and export with, after a delivery. Must not change anything that is
         kept; use `work.copy` for a model to change."""

@@ -43,6 +43,10 @@ class FedAla(Strategy):
         if not 0.0 < self.share <= 1.0:
             raise InvalidInput("fedala.share", self.share, "a number above 0, at most 1")
 
+    @property
+    def kept_vectors(self) -> int:
+        return 2
+
     def deliver(self, work: Workspace) -> None:
         own = work.vectors.get(OWN)
         if own is None:  # the first delivery: there is nothing to merge with

@@ -134,6 +134,11 @@ class FedApPlus(FedAp):
         return (PERSONAL,) if self.personal_share else ()
 
     @property
+    def kept_vectors(self) -> int:
+        moves = int(self.personal_share > 0.0 and self.moves_along)
+        return int(self.adds_own) + 2 * int(self.momentum > 0.0) + moves + int(self.average_last > 0.0)
+
+    @property
     def hands_over_another(self) -> bool:
         return self.average_last > 0.0 or self.personal_share > 0.0 or self.finetune > 0 or self.reestimate
 

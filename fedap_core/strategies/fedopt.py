@@ -47,6 +47,10 @@ class FedAvgM(Strategy):
     def rounds_in_a_step(self) -> float:
         return max(self.server_rate / (1.0 - self.momentum), 1.0)
 
+    @property
+    def kept_vectors(self) -> int:
+        return 2
+
     def deliver(self, work: Workspace) -> None:
         if START in work.vectors:
             start = work.vectors[START]
@@ -82,6 +86,10 @@ class FedAdam(FedAvgM):
     @property
     def rounds_in_a_step(self) -> float:
         return 1.0  # the length of a step is the server's rate, whatever that of the updates
+
+    @property
+    def kept_vectors(self) -> int:
+        return 3
 
     def _direction(self, work: Workspace, step: Vector) -> Vector:
         mean, squares = (1.0 - self.momentum) * step, (1.0 - self.second_momentum) * step * step

@@ -25,6 +25,10 @@ class FedRod(Strategy):
     label: ClassVar[str] = "FedRoD"
     paper: ClassVar[str] = "https://arxiv.org/abs/2107.00778"
 
+    @property
+    def kept_vectors(self) -> int:
+        return 1
+
     def begin(self, work: Workspace) -> None:
         work.vectors[HOME_HEAD] = work.model.values * 0.0
 

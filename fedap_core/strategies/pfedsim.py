@@ -58,6 +58,10 @@ class PFedSim(Strategy):
         np.fill_diagonal(alike, MOST_ALIKE)
         return np.asarray(-np.log1p(-np.clip(alike, 0.0, MOST_ALIKE)))
 
+    @property
+    def kept_vectors(self) -> int:
+        return 1
+
     def deliver(self, work: Workspace) -> None:
         if OWN_HEAD in work.vectors:
             head = work.model.mask({Part.HEAD})

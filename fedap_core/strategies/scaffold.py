@@ -36,6 +36,10 @@ class Scaffold(Strategy):
         trained = sum(tensor.size for tensor in spec.tensors if tensor.trainable)
         return (TensorSpec(name=CONTROL, shape=(trained,), part=Part.BODY, trainable=False),)
 
+    @property
+    def kept_vectors(self) -> int:
+        return 1
+
     def begin(self, work: Workspace) -> None:
         work.vectors[OWN] = work.model.values * 0.0
 

@@ -6,6 +6,7 @@ Owns the participant's models and vectors and all randomness of local work: each
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
@@ -58,12 +59,13 @@ class ModelSettings:
 
 
 class HomeModel:
-    """One model and its optimiser; `flat` holds its tensors."""
+    """One model and its optimiser; `flat` holds its tensors. It does not keep its workspace alive, so that a client's
+    models are freed with the client, not by a garbage collection that may come too late for large ones."""
 
     def __init__(self, name: str, flat: FlatModel, work: HomeWorkspace) -> None:
         self.name = name
         self.flat = flat
-        self._work = work
+        self._work: HomeWorkspace = weakref.proxy(work)
         keeps = work.trade.keep_momentum and work.trade.sgd.momentum > 0.0
         self.velocity = torch.zeros_like(flat.trainable) if keeps else None
         """The optimiser's state if the plan keeps it between rounds; None: every training starts from zero."""

@@ -50,7 +50,7 @@ class EngineOptions:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that clients may take."""
+        """Memory that the clients of one run may take."""
         if self.memory_gb is not None:
             return int(self.memory_gb * 1e9)
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2

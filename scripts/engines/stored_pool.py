@@ -34,8 +34,9 @@ MODULE_BYTES = 300_000
 
 def living_bytes(cohort: Cohort, spec: ModelSpec, plan: LocalPlan) -> int:
     """Return the approximate size of all clients in memory."""
-    models = 1 + len(plan.strategy.kept_models) + int(plan.strategy.hands_over_another)
-    weights = models * 4 * flat_size((*spec.tensors, *plan.strategy.beside(spec)), plan.strategy.home)
+    strategy = plan.strategy
+    models = 1 + len(strategy.kept_models) + int(strategy.hands_over_another) + strategy.kept_vectors
+    weights = models * 4 * flat_size((*spec.tensors, *strategy.beside(spec)), strategy.home)
     return len(cohort.clients) * (MODULE_BYTES + weights) + cohort.data.x.nbytes
 
 

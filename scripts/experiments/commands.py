@@ -42,7 +42,10 @@ Jobs = Annotated[
 ]
 Memory = Annotated[
     float | None,
-    typer.Option(help="Gigabytes of memory for clients; the rest goes to files. Default: half of the machine's."),
+    typer.Option(
+        help="Gigabytes of memory for clients, of all --jobs together; the rest goes to files. Default: half of the "
+        "machine's."
+    ),
 ]
 RayAddress = Annotated[str, typer.Option(help="With --engine ray: the cluster. Default: RAY_ADDRESS, or this machine.")]
 GpusPerActor = Annotated[

@@ -34,7 +34,7 @@ from scripts.engines import find_engine, load_engine
 from scripts.engines.base import EngineOptions
 from scripts.run.background_cohort import BackgroundCohort
 from scripts.run.cohort import Cohort
-from scripts.run.forked import FORK, end_with_parent, signals_held, unwind_on_sigterm
+from scripts.run.forked import FORK, end_with_parent, how_it_ended, signals_held, unwind_on_sigterm
 from scripts.run.messages import Json, error_from_json, error_to_json
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
@@ -42,6 +42,8 @@ from scripts.run.tracking import LabTracking
 
 PRINT_EVERY_S = 10.0
 """Seconds between progress lines if the output is not a terminal."""
+
+NEEDS_LESS = "If memory was short, --jobs 1 and a smaller --memory help. What was saved is kept: run it again to go on."
 
 
 def share_cores(*, jobs: int, workers: int, engine: str, runs: int | None = None) -> tuple[int, int]:
@@ -59,7 +61,8 @@ def share_cores(*, jobs: int, workers: int, engine: str, runs: int | None = None
 
 @dataclass(frozen=True, kw_only=True)
 class SweepOptions(EngineOptions):
-    """Options of the engine, and: jobs: runs at once; track: trackers to which every run is logged."""
+    """Options of the engine, and: jobs: runs at once, which share the memory; track: trackers to which every run is
+    logged."""
 
     jobs: int = 1
     engine: str = "inline"
@@ -73,6 +76,10 @@ class SweepOptions(EngineOptions):
         for place in (self.root, *self.root.parents):
             if place.exists() and not place.is_dir():
                 raise InvalidInput("out", str(place), "a folder, or a path where one can be made")
+
+    @property
+    def memory_bytes(self) -> int:
+        return super().memory_bytes // self.jobs
 
 
 def sweep_options(
@@ -195,7 +202,7 @@ class _Jobs:
             message = json.loads(connection.recv_bytes())
         except EOFError:
             process.join()
-            error = RuntimeError(f"its process exited unexpectedly (exit code {process.exitcode})")
+            error = RuntimeError(f"Its process {how_it_ended(process.exitcode)}. {NEEDS_LESS}")
             message = {"error": error_to_json(error)}
         if "round" in message:
             self._progress.update(task, completed=message["round"] + 1)

@@ -87,7 +87,7 @@ class ForkedWorkers:
             yield connection
         except (EOFError, ConnectionError) as error:
             process.join()
-            raise RuntimeError(f"worker {number} died during {during} (exit code {process.exitcode})") from error
+            raise RuntimeError(f"worker {number} {how_it_ended(process.exitcode)} during {during}") from error
 
     def close(self, *, stop: bool = False) -> None:
         """End all children. stop: in the middle of their work; they would notice a closed pipe only after it."""
@@ -99,6 +99,11 @@ class ForkedWorkers:
         for process, _ in self._members:
             process.join()
         self._members = []
+
+
+def how_it_ended(code: int | None) -> str:
+    """Say how a process ended, from multiprocessing's exit code."""
+    return f"was killed by {signal.Signals(-code).name}" if code and code < 0 else f"ended with exit code {code}"
 
 
 def _live(body: Callable[[Connection], None], parent: Connection, inherited: Sequence[Connection]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 from pathlib import Path
@@ -100,3 +101,23 @@ def test_killed_lab_leaves_no_process_and_continues_to_the_bits_of_an_undisturbe
     undisturbed = run_small(tmp_path / "undisturbed", settings)
     assert model_bits(folder) == model_bits(undisturbed)
     assert numbers_of(folder) == numbers_of(undisturbed)
+
+
+def test_killed_job_is_reported_with_its_signal_and_what_needs_less_memory(tmp_path: Path) -> None:
+    """As a system does that runs out of memory: the command remains, its job is killed."""
+    arguments = lab_arguments(tmp_path / "killed", "fedap", rounds=200, more=["--workers", "1"])
+    with lab_process(*arguments, cwd=tmp_path) as process:
+
+        def jobs() -> list[int]:
+            assert process.poll() is None, process.communicate()
+            running = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            return [int(one) for one in running if any(tmp_path.glob("killed/synthetic-fedap-*/rounds.jsonl"))]
+
+        wait_until(lambda: bool(jobs()), "a job with a finished round")
+        os.kill(jobs()[0], signal.SIGKILL)
+        _, complaint = process.communicate()
+    assert process.returncode == 2
+    assert "run fedap seed 0" in complaint
+    assert "was killed by SIGKILL" in complaint
+    assert "--memory" in complaint
+    assert len(complaint.splitlines()) == 1

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedap_core.errors import InvalidInput
-from scripts.engines import inline
+from fedap_core.strategies import STRATEGIES
+from participant.training.local import LocalClient
+from scripts.engines import inline, stored_pool
 from scripts.engines.base import EngineOptions
 from scripts.engines.inline import run_inline
+from scripts.engines.pool import make_clients
+from scripts.experiments.sweep import SweepOptions
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
 from tests.support.cohorts import clients_of, model_bits, numbers_of, run_small, small_run
@@ -87,3 +94,54 @@ def test_a_whole_w_of_too_many_clients_is_refused(tmp_path: Path, monkeypatch: p
 def test_memory_must_be_a_number_above_zero(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="gigabytes"):
         EngineOptions(root=tmp_path, memory_gb=0.0)
+
+
+def test_runs_at_once_share_the_memory(tmp_path: Path) -> None:
+    assert SweepOptions(root=tmp_path, jobs=2, memory_gb=3.0).memory_bytes == 1_500_000_000
+    assert SweepOptions(root=tmp_path, jobs=2).memory_bytes == EngineOptions(root=tmp_path).memory_bytes // 2
+
+
+@pytest.mark.parametrize("algorithm", sorted(STRATEGIES))
+def test_as_many_vectors_of_the_models_size_are_kept_as_the_algorithm_says(algorithm: str, tmp_path: Path) -> None:
+    """The estimate of what clients take counts them; options are those with the most vectors."""
+    most = {"fedap-plus": {"average_last": 1.0, "average_after": 0, "learning": 0.1}}
+    settings = small_run(algorithm, rounds=4, options=most.get(algorithm, {}))
+    start = run_small(tmp_path, settings).path.parent / "initial"
+    plan, cohort = settings.local_plan(), clients_of(settings)
+    (client,) = make_clients(
+        cohort, cohort.clients[:1], start=next(start.glob("*.safetensors")), plan=plan, device="cpu", buffers=[None]
+    )
+    for round_no in plan.rounds:
+        client.deliver(round_no)
+        client.train(round_no)
+    client.deliver(plan.rounds.stop)
+    size = max(tensor.numel() for tensor in client.kept().values()) if client.kept() else 0
+    vectors = [one for key, one in client.kept().items() if key.startswith("vector/") and one.numel() > 1_000]
+    assert len(vectors) == plan.strategy.kept_vectors
+    assert all(one.numel() == size for one in vectors)
+
+
+@pytest.mark.parametrize("algorithm", ["fedap", "fedap-plus"])
+def test_clients_in_files_are_freed_without_a_garbage_collection(
+    algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Models are few and large: they would fill the memory before enough objects are made to start a collection."""
+    alive: weakref.WeakSet[LocalClient] = weakref.WeakSet()
+    most = 0
+
+    class Counted(LocalClient):
+        def __init__(self, name: str, **options: Any) -> None:  # noqa: ANN401 - whatever a client is made from
+            nonlocal most
+            super().__init__(name, **options)
+            alive.add(self)
+            most = max(most, len(alive))
+
+    monkeypatch.setattr(stored_pool, "LocalClient", Counted)
+    gc.collect()
+    gc.disable()
+    try:
+        run_stored(tmp_path, small_run(algorithm, rounds=2, cohort=EIGHT))
+    finally:
+        gc.enable()
+    assert 0 < most <= 2, "the client that works, and the one before it"
+    assert not alive

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 
 from fedap_core.errors import InvalidInput
-from scripts.run.forked import FORK, signals_held
+from scripts.run.forked import FORK, how_it_ended, signals_held
 
 _LAST_LINES = 5
 """Lines of a failed child's log to report: enough to see why, few enough for one message."""
@@ -96,8 +96,7 @@ class Children:
             self._alive.remove(child)
             code = child.process.exitcode
             if code:
-                how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-                raise ChildFailed(f"{child.name} {how}; its log {child.log} ends: {child.last_lines()}")
+                raise ChildFailed(f"{child.name} {how_it_ended(code)}; its log {child.log} ends: {child.last_lines()}")
 
     def kill(self) -> None:
         """Kill all children at once."""
