@@ -34,8 +34,9 @@ from scripts.report.algorithms import style
 from scripts.report.page.finding import find_runs
 from scripts.report.page.study import Study, make_study
 from scripts.report.page.writing import write
+from scripts.run.chance import PairedDifference
 from scripts.run.records import Run
-from scripts.run.results import Headline, PairedDifference, Summary, difference, headline
+from scripts.run.results import Headline, Summary, difference, headline
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

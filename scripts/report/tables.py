@@ -12,9 +12,9 @@ from fedap_core.metrics import QUALITIES
 from protocol.plan import TAIL_ROUNDS
 from scripts.report.algorithms import spelled
 from scripts.report.page.wording import share
+from scripts.run.chance import PairedDifference
 from scripts.run.results import (
     Headline,
-    PairedDifference,
     Summary,
     by_algorithm,
     headline,
@@ -115,7 +115,8 @@ _CHOICE_HEAD = "with the choice %"
 
 DIFFERENCES_NOTE = (
     "Differences in points of mean accuracy (last 10 rounds; the last round in runs of fewer than 20), paired over "
-    "client and seed, with 95 % bootstrap intervals. Worse off than alone: share of clients below Base."
+    "client and seed, with 95 % bootstrap intervals; clients that are the same in every seed count once. Worse off "
+    "than alone: share of clients below Base."
 )
 CHOICE_NOTE = (
     "With the choice: mean test accuracy of the last round where every client keeps the algorithm's model or Base's, "
@@ -152,6 +153,8 @@ def written_difference(found: PairedDifference | None) -> str:
     """Write a difference as `+1.2 [+0.4, +2.0]` in points; a dash if there is nothing to compare with."""
     if found is None:
         return "–"
+    if not found.is_bounded:
+        return f"{100 * found.mean:+.1f} [–]"
     return f"{100 * found.mean:+.1f} [{100 * found.low:+.1f}, {100 * found.high:+.1f}]"
 
 

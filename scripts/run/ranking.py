@@ -13,7 +13,8 @@ from statistics import fmean
 import numpy as np
 
 from fedap_core.arrays import FloatArray
-from scripts.run.results import CONFIDENCE, RESAMPLES, Summary
+from scripts.run.chance import EXACT, deviations, edges
+from scripts.run.results import Summary, known_means
 
 RunsByName = Mapping[str, Sequence[Summary]]
 """One data set: every algorithm's runs, by name."""
@@ -75,36 +76,34 @@ def ranks_of(values: FloatArray) -> FloatArray:
 def not_told_apart(sets: Sequence[FloatArray]) -> tuple[tuple[int, int], ...]:
     """Return the longest runs (first, last) of columns whose ends differ by no more than chance.
 
-    sets: for each data set (pairs, algorithms), a pair being one client of one seed. The difference of two algorithms
-    is the mean over sets of their mean gap; pairs are resampled within each set, so that every set counts alike.
+    sets: for each data set (units, algorithms), units being those of `chance`. The difference of two algorithms is the
+    mean over sets of their mean gap; units are resampled within each set, so that every set counts alike.
     """
+    columns = sets[0].shape[1]
+    if any(len(values) == 1 for values in sets):
+        return ((0, columns - 1),) if columns > 1 else ()
     rng = np.random.default_rng(0)
-    means = np.zeros((RESAMPLES, sets[0].shape[1]))
-    for values in sets:
-        count = len(values)
-        means += rng.multinomial(count, np.full(count, 1.0 / count), size=RESAMPLES) @ values / (count * len(sets))
-    edge = 50.0 * (1.0 - CONFIDENCE)
-    columns = means.shape[1]
+    means = sum(values.mean(axis=0) + deviations(values, rng) for values in sets) / len(sets)
     ends = []
     for first in range(columns):
-        low, high = np.percentile(means[:, [first]] - means[:, first:], [edge, 100.0 - edge], axis=0)
-        ends.append(first + int(np.flatnonzero((low <= 0.0) & (high >= 0.0))[-1]))
+        low, high = np.percentile(means[:, [first]] - means[:, first:], edges(), axis=0)
+        ends.append(first + int(np.flatnonzero((low <= EXACT) & (high >= -EXACT))[-1]))
     return tuple(
         (first, last)
         for first, last in enumerate(ends)
-        if last > first and (first == 0 or ends[first - 1] < last)  # not part of a longer run
+        if last > max([first, *ends[:first]])  # not part of a longer run
     )
 
 
 def _paired(one: RunsByName, names: Sequence[str]) -> FloatArray:
-    """(pairs, algorithms): the compared values, over the seeds that all algorithms have and clients measured in all."""
+    """(units, algorithms): the compared values, over the seeds that all algorithms have and clients measured in all."""
     seeds = sorted(set.intersection(*({run.seed for run in one[name]} for name in names)))
-    columns = [
-        np.concatenate([next(run for run in one[name] if run.seed == seed).compared for seed in seeds])
-        for name in names
-    ]
-    table = np.stack(columns, axis=1)
-    return np.asarray(table[np.isfinite(table).all(axis=1)], dtype=np.float64)
+    chosen = [[next(run for run in one[name] if run.seed == seed) for seed in seeds] for name in names]
+    table = np.array([[run.compared for run in runs] for runs in chosen])  # (algorithms, seeds, clients)
+    table[:, ~np.isfinite(table).all(axis=0)] = np.nan
+    same = all(run.same_clients for runs in chosen for run in runs)
+    units = np.array([known_means(rows) if same else rows[np.isfinite(rows)] for rows in table])
+    return np.asarray(units.T, dtype=np.float64)
 
 
 def _worst(one: RunsByName, names: Sequence[str]) -> FloatArray:

@@ -241,6 +241,11 @@ class Run:
         if len(values) != len(self.clients) and not (empty and not values):
             raise InvalidInput(self.source, f"{what} of {len(values)}", f"one for each of {len(self.clients)} clients")
 
+    @property
+    def same_clients(self) -> bool:
+        """Whether other seeds have the same clients: not if the lab dealt the samples out."""
+        return self.settings.get("cohort.partition", "site") == "site"
+
     @cached_property
     def evaluated(self) -> tuple[RoundRecord, ...]:
         """The rounds with scores."""

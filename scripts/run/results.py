@@ -1,5 +1,5 @@
-"""Computes a run's results: last round, last ten rounds, convergence, worst client, and differences told apart from
-chance. The only place where these are defined; tables, figures, pages and the Python API only show them.
+"""Computes a run's results: last round, last ten rounds, convergence, worst client, and differences to others. The
+only place where these are defined; tables, figures, pages and the Python API only show them.
 
 Pure: records in, numbers out, as fractions of 1. Means weight every client equally. Nothing is chosen by test accuracy:
 the headline is the last round and the mean of the last ten, never the best round.
@@ -19,13 +19,11 @@ from fedap_core.choosing import ALONE, BEST, FEDERATED, Candidate, choose
 from fedap_core.errors import InvalidInput
 from fedap_core.metrics import QUALITIES, convergence_round
 from protocol.plan import TAIL_ROUNDS
+from scripts.run.chance import EXACT, PairedDifference, paired
 from scripts.run.records import RoundRecord
 
 SETTLED = 2 * TAIL_ROUNDS
 """Runs with fewer rounds still learn during their last ten: their clients are compared by the last round alone."""
-
-RESAMPLES = 10_000
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +50,8 @@ class Summary:
     delivered: float | None = None
     qualities: Mapping[str, float] = field(default_factory=dict)
     client_tails: tuple[float, ...] = ()
+    same_clients: bool = False
+    """Whether other seeds have the same clients, with the same samples for testing."""
     candidates: tuple[Candidate, ...] = ()
     """Every client's model of the last round, for the choice between models; empty without validation samples."""
 
@@ -62,7 +62,7 @@ class Summary:
 
     @property
     def tenth_percentile(self) -> float:
-        """Nine of ten clients reach at least this accuracy in the last round."""
+        """Nine of ten clients are about this accurate, or more, in the last round; interpolated."""
         return float(np.nanpercentile(self.per_client, 10))
 
     @property
@@ -72,7 +72,9 @@ class Summary:
         return np.asarray(self.client_tails if settled else self.per_client, dtype=np.float64)
 
 
-def summarise(records: Sequence[RoundRecord], *, algorithm: str, seed: int, rounds: int) -> Summary:
+def summarise(
+    records: Sequence[RoundRecord], *, algorithm: str, seed: int, rounds: int, same_clients: bool = False
+) -> Summary:
     """Summarise the evaluated rounds among the first `rounds`; raises InvalidInput if there are none."""
     evaluated = [record for record in records if record.number < rounds and record.mean is not None]
     if not evaluated:
@@ -94,6 +96,7 @@ def summarise(records: Sequence[RoundRecord], *, algorithm: str, seed: int, roun
         delivered=mean_or_none([one.accuracy for one in evaluated[-1].delivered.get("test", ()) if one is not None]),
         qualities=_qualities(evaluated[-1]),
         client_tails=_known_means([_accuracies(record) for record in tail]),
+        same_clients=same_clients,
         candidates=_candidates(evaluated[-1], algorithm),
     )
 
@@ -182,39 +185,13 @@ def by_algorithm(runs: Sequence[Summary]) -> dict[str, list[Summary]]:
 # ---- differences
 
 
-@dataclass(frozen=True, kw_only=True)
-class PairedDifference:
-    """One algorithm's accuracy minus another's, paired over (client, seed). low, high: a 95 % bootstrap interval."""
-
-    mean: float
-    low: float
-    high: float
-    pairs: int
-
-    @property
-    def verdict(self) -> str:
-        if self.low > 0.0:
-            return "better"
-        return "worse" if self.high < 0.0 else "not told apart"
-
-
 def difference(ours: Sequence[Summary], others: Sequence[Summary]) -> PairedDifference | None:
     """Return the difference over the clients and seeds that both have; None if there are none."""
-    return paired(_gaps(ours, others))
-
-
-def paired(gaps: FloatArray) -> PairedDifference | None:
-    """Return the mean of (pairs,) differences with its interval; None without pairs.
-
-    Uses the percentile bootstrap over pairs: a pair is one client of one seed, with the same test samples for both, so
-    that a client's difficulty cancels out. Resampling has its own fixed seed: equal runs give equal intervals.
-    """
-    if not gaps.size:
-        return None
-    drawn = np.random.default_rng(0).integers(0, gaps.size, size=(RESAMPLES, gaps.size))
-    edge = 50.0 * (1.0 - CONFIDENCE)
-    low, high = np.percentile(gaps[drawn].mean(axis=1), [edge, 100.0 - edge])
-    return PairedDifference(mean=float(gaps.mean()), low=float(low), high=float(high), pairs=gaps.size)
+    gaps = _gaps(ours, others)
+    count = int(np.isfinite(gaps).sum())
+    if gaps.size and all(run.same_clients for run in (*ours, *others)):
+        return paired(known_means(gaps), pairs=count)
+    return paired(gaps[np.isfinite(gaps)], pairs=count)
 
 
 def is_alone(algorithm: str) -> bool:
@@ -225,15 +202,20 @@ def is_alone(algorithm: str) -> bool:
 def worse_off(ours: Sequence[Summary], alone: Sequence[Summary]) -> float | None:
     """Return the share of clients, over all common seeds, that are less accurate than when training alone (Base)."""
     gaps = _gaps(ours, alone)
-    return float((gaps < 0.0).mean()) if gaps.size else None
+    known = gaps[np.isfinite(gaps)]
+    return float((known < -EXACT).mean()) if known.size else None
 
 
 def _gaps(ours: Sequence[Summary], others: Sequence[Summary]) -> FloatArray:
-    """(pairs,): differences for every client measured in both, seed by seed."""
+    """(seeds, clients): differences for the seeds that both have, NaN for clients that were not measured in both."""
     theirs = {run.seed: run.compared for run in others}
     both = [run.compared - theirs[run.seed] for run in ours if run.seed in theirs]
-    gaps = np.concatenate(both) if both else np.empty(0)
-    return gaps[np.isfinite(gaps)]
+    return np.stack(both) if both else np.empty((0, 0))
+
+
+def known_means(rows: FloatArray) -> FloatArray:
+    """Return the mean over the first axis of what is known, without the columns of which nothing is."""
+    return np.asarray(np.nanmean(rows[:, np.isfinite(rows).any(axis=0)], axis=0), dtype=np.float64)
 
 
 def with_choice(ours: Sequence[Summary], alone: Sequence[Summary]) -> float | None:

@@ -213,7 +213,13 @@ class RunFolder:
                 "rounds", asked, f"rounds that {self.path} evaluated (round {missing[0] + 1} it did not)",
                 "Use evaluate_every = 1 or another folder.",
             )  # fmt: skip
-        return summarise(records, algorithm=self.settings.label, seed=self.settings.seed, rounds=asked)
+        return summarise(
+            records,
+            algorithm=self.settings.label,
+            seed=self.settings.seed,
+            rounds=asked,
+            same_clients=self.settings.cohort.partition == "site",
+        )
 
 
 def write_text(path: Path, text: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scripts.report.tables import plain_table
-from scripts.run.results import PairedDifference, paired
+from scripts.run.chance import PairedDifference, paired
 
 ALONE = "alone"
 """The honest members by themselves, without a fifth."""

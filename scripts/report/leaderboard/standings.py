@@ -9,7 +9,7 @@ from statistics import fmean
 import numpy as np
 
 from scripts.report.page.headline import AlgorithmRow, algorithm_row, traffic
-from scripts.report.page.overview_view import mean_curve, study_facts
+from scripts.report.page.overview_view import compared_over, mean_curve, study_facts
 from scripts.report.page.study import Algorithm, Study
 from scripts.run.ranking import Ranking, rank
 
@@ -21,13 +21,15 @@ FIRST = "first"
 
 @dataclass(frozen=True, kw_only=True)
 class BoardRow:
-    """One algorithm on one data set. compared: the value it is ranked by; worst: the same for its least accurate
-    client; rounds_to, bytes_to: until the board's target, None if it was not reached or bytes are not known."""
+    """One algorithm on one data set. compared: the value it is ranked by; worst, tenth_percentile: the same for its
+    least accurate client and at their 10th percentile; rounds_to, bytes_to: until the board's target, None if it was
+    not reached or bytes are not known."""
 
     place: int
     head: AlgorithmRow
     compared: float
     worst: float
+    tenth_percentile: float
     verdict: str
     rounds_to: int | None
     bytes_to: float | None
@@ -51,6 +53,11 @@ class BoardStanding:
     missing: int
     left_out: int
 
+    @property
+    def compared_over(self) -> str:
+        """The rounds whose mean is compared."""
+        return compared_over(self.study)
+
 
 def stand(title: str, study: Study, *, target: float = 0.0, missing: int = 0, left_out: int = 0) -> BoardStanding:
     """Order the algorithms of a comparison."""
@@ -73,7 +80,7 @@ def stand(title: str, study: Study, *, target: float = 0.0, missing: int = 0, le
 
 
 def _row(study: Study, algorithm: Algorithm, place: int, compared: float, target: float) -> BoardRow:
-    head = algorithm_row(study, algorithm)
+    head, summaries = algorithm_row(study, algorithm), study.summaries[algorithm.name]
     points = mean_curve(study, algorithm).points
     reached = next((number for number, value in points if value >= target), None)
     found = None if reached is None else [traffic(run, reached - 1) for run in algorithm.runs]
@@ -82,7 +89,8 @@ def _row(study: Study, algorithm: Algorithm, place: int, compared: float, target
         place=place,
         head=head,
         compared=compared,
-        worst=fmean(float(np.nanmin(run.compared)) for run in study.summaries[algorithm.name]),
+        worst=fmean(float(np.nanmin(run.compared)) for run in summaries),
+        tenth_percentile=fmean(float(np.nanpercentile(run.compared, 10)) for run in summaries),
         verdict=FIRST if head.position.to_best is None else head.position.to_best.verdict,
         rounds_to=reached,
         bytes_to=fmean(known) if known else None,

@@ -86,8 +86,8 @@ def rank_cells(one: RecipeStanding) -> list[tuple[str, ...]]:
 def board_heads(board: BoardStanding) -> tuple[str, ...]:
     to = percent(board.target)
     return (
-        "algorithm", "last ten rounds %", "difference to the first", "verdict", "worst client %",
-        "10th percentile %", "worse off than alone", "as delivered %", f"rounds to {to}", f"bytes to {to}",
+        "algorithm", f"{board.compared_over} %", "difference to the first", "verdict", "worst client %",
+        "10th percentile %", "worse off than alone", "last round as delivered %", f"rounds to {to}", f"bytes to {to}",
     )  # fmt: skip
 
 
@@ -100,7 +100,7 @@ def board_cells(row: BoardRow) -> tuple[str, ...]:
         written_difference(position.to_best),
         row.verdict,
         share(row.worst),
-        share(figures.tenth_percentile),
+        share(row.tenth_percentile),
         "–" if position.worse_off is None else f"{100 * position.worse_off:.0f} %",
         share(figures.delivered),
         "–" if row.rounds_to is None else str(row.rounds_to),
@@ -110,7 +110,7 @@ def board_cells(row: BoardRow) -> tuple[str, ...]:
 
 def as_csv(recipes: Sequence[RecipeStanding]) -> str:
     """Return one line per run: accuracies in per cent, bytes per participant over the whole run."""
-    figures = ("last_ten", "last", "delivered", "worst", "tenth_percentile", *QUALITIES)
+    figures = ("last_ten", "last", "delivered", "worst_of_last", "tenth_percentile_of_last", *QUALITIES)
     heads = ["recipe", "data", "algorithm", "seed", "rounds", "place", "verdict", *figures, "bytes"]
     rows = ((one, board, row) for one in recipes for board in one.boards for row in board.rows)
     return csv_text([heads, *(line for place in rows for line in _lines(*place))])

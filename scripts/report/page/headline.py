@@ -178,7 +178,7 @@ def _how_sure(study: Study) -> Iterator[str]:
     if study.personal is None or study.alone is None:
         return
     found = difference(study.summaries[study.personal.name], study.summaries[study.alone.name])
-    if found is not None and found.pairs > 1:
+    if found is not None and found.is_bounded:
         over = f"Over the last {TAIL_ROUNDS} rounds" if study.round_no + 1 >= SETTLED else "In the last round"
         by = (
             f"{points(found.mean)} {found.verdict} than" if found.verdict != "not told apart" else "not told apart from"

@@ -69,7 +69,7 @@ def overview(study: Study) -> dict[str, object]:
         "time": costs.time_chart(study),
         "bytes": costs.bytes_chart(study),
         "bytes_note": costs.computed_note(study),
-        "compared_over": "last ten rounds" if study.round_no + 1 >= SETTLED else "last round",
+        "compared_over": compared_over(study),
         "settings": tuple(_common_settings(study.runs)),
         "versions": tuple(sorted({(k, v) for run in study.runs for k, v in run.versions.items()})),
     }
@@ -79,6 +79,11 @@ def _title(study: Study) -> str:
     names = {run.settings.get("cohort.data") or run.settings.get("run", "") for run in study.runs}
     name = names.pop() if len(names) == 1 else "Federation"
     return f"{name}: {counted(len(study.clients), 'client')}, {counted(len(study.algorithms), 'algorithm')}"
+
+
+def compared_over(study: Study) -> str:
+    """Name the rounds whose mean is compared, as `Summary.compared` chooses them."""
+    return "last ten rounds" if study.round_no + 1 >= SETTLED else "last round"
 
 
 def study_facts(study: Study) -> Iterator[str]:

@@ -65,7 +65,14 @@ class Study:
         """By algorithm: one summary for each of its runs, up to the compared round."""
         return {
             one.name: [
-                summarise(run.rounds, algorithm=one.name, seed=run.seed, rounds=self.round_no + 1) for run in one.runs
+                summarise(
+                    run.rounds,
+                    algorithm=one.name,
+                    seed=run.seed,
+                    rounds=self.round_no + 1,
+                    same_clients=run.same_clients,
+                )
+                for run in one.runs
             ]
             for one in self.algorithms
         }

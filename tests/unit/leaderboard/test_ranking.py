@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from scripts.run.ranking import not_told_apart, rank, ranks_of
@@ -61,3 +63,30 @@ def test_neighbours_whose_difference_may_be_chance_are_joined() -> None:
 def test_group_that_is_part_of_a_longer_one_is_not_shown() -> None:
     noise = np.random.default_rng(0).normal(0.0, 0.1, (30, 4))
     assert not_told_apart([0.5 + noise]) == ((0, 3),)
+
+
+def test_group_inside_an_earlier_longer_one_is_not_shown() -> None:
+    """The first scatters so much that it reaches to the last; the second is apart, the third and the last are alike."""
+    rng = np.random.default_rng(1)
+    steady = np.array([0.80, 0.70, 0.70]) + rng.normal(0.0, 0.001, (20, 3))
+    table = np.column_stack([0.82 + rng.normal(0.0, 0.4, 20), steady])
+    assert not_told_apart([table]) == ((0, 3),)
+
+
+def test_no_algorithm_is_told_apart_by_one_client() -> None:
+    assert not_told_apart([np.array([[0.9, 0.5, 0.1]])]) == ((0, 2),)
+
+
+def test_people_of_all_seeds_are_ranked_as_one_unit_each() -> None:
+    """b is behind a by as little as people differ. Three equal seeds would make it a difference."""
+    gaps = [0.09, -0.05, 0.08, -0.02, 0.07, 0.02, -0.03, 0.06]
+    runs = {
+        name: [
+            replace(summary(name, [0.5 + share * gap for gap in gaps], seed=seed), same_clients=True)
+            for seed in range(3)
+        ]
+        for name, share in (("a", 1.0), ("b", 0.0))
+    }
+    others = {name: [replace(run, same_clients=False) for run in found] for name, found in runs.items()}
+    assert rank([runs]).groups == ((0, 1),)
+    assert rank([others]).groups == ()
