@@ -22,10 +22,9 @@ def scores_by_split(scores: Sequence[Score]) -> dict[str, Score]:
     return {score.split: score for score in headline_last if score.samples > 0}
 
 
-def alone_score(report: facts.UpdateAccepted | facts.GoodbyeAccepted, split: str) -> Score | None:
-    """Return the score of the model that the member trained on its own data only; None if it does not report one."""
-    found = [one for one in report.scores if (one.model, one.split) == (ALONE, split) and one.samples > 0]
-    return found[0] if found else None
+def alone_scores(report: facts.UpdateAccepted | facts.GoodbyeAccepted) -> dict[str, Score]:
+    """Return by split the scores of the model that the member trained on its own data only; empty if not reported."""
+    return {one.split: one for one in report.scores if one.model == ALONE and one.samples > 0}
 
 
 def scored(report: facts.UpdateAccepted | facts.GoodbyeAccepted, split: str) -> tuple[int, Score] | None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coordinator.decisions import facts
-from coordinator.decisions.scoring import alone_score
+from coordinator.decisions.scoring import alone_scores
 from fedap_core.workspace import TRAINED
 from protocol.messages import Score
 
@@ -61,8 +61,8 @@ class JournalRounds:
         self.weighed: facts.Weighed | None = None
         self.requested: dict[str, Mapping[str, int]] = {}
         """By member: the row of W that it last requested, in a sealed run."""
-        self.alone: dict[str, Score] = {}
-        """By member: test score of the model it trained on its own data only, if it shares that."""
+        self.alone: dict[str, dict[str, Score]] = {}
+        """By member and split: scores of the model it trained on its own data only, if it shares them."""
 
     def add(self, fact: facts.Fact, time_s: float) -> None:
         """Take one fact with its time on the run clock."""
@@ -81,8 +81,8 @@ class JournalRounds:
                 self._add_update(fact, time_s)
             case facts.GoodbyeAccepted():
                 self._add_scores(fact, fact.round_no if self._counted is None else self._counted.last + 1)
-                if (score := alone_score(fact, "test")) is not None:
-                    self.alone[fact.member] = score
+                if "test" in (scores := alone_scores(fact)):
+                    self.alone[fact.member] = scores
             case _:
                 pass
 

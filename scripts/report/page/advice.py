@@ -1,7 +1,8 @@
 """Advises a participant in words: keep its own model or use the federation's, and why.
 
 One algorithm represents the federation, and its model is recommended unless another one is better here beyond chance.
-Which model is better, and how certain that is, `verdict` decides.
+Which model is better, and how certain that is, `verdict` decides: on validation samples, where they were held back, so
+that the advice is what `export` does; otherwise on test samples, and then the page says so.
 """
 
 from __future__ import annotations
@@ -9,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedap_core.choosing import difference_interval
+from fedap_core.choosing import FEDERATED, Choice, difference_interval
 from fedap_core.metrics import wilson_interval
-from scripts.report.page.verdict import ClientVerdict, Difference, Standing, best_of, compare, overlap
+from scripts.report.page.verdict import ClientVerdict, Difference, Standing, best_of, choice_of, compare, overlap
 from scripts.report.page.wording import listed, percent, points
 
 COLLAPSE = 0.5
 """Fifty points of recall: a class that falls this far is lost, whatever accuracy says."""
 
 _KEEP = "No gain: keep the local model."
+_TIE = "No difference: use the federated model."
 _BEYOND = "The 95 % intervals do not overlap: this is more than chance."
 _OVERLAP = "The 95 % intervals overlap: the difference may be chance."
 _NAMED = 4
@@ -55,16 +57,22 @@ def advise(
         detail = "These runs have no scores of local training, so there is nothing to compare with."
         text = " ".join(filter(None, (detail, _about_best(personal, best, use=False))))
         return Advice(verdict=ClientVerdict.UNKNOWN, headline="The gain is unknown.", detail=text, model=best.name)
-    gain = compare(alone, best)
+    gain, choice = compare(alone, best), choice_of(alone, best)
+    if choice is None:
+        verdict, headline = gain.verdict, _headline(gain)
+        reasons = [_about_best(personal, best, use=gain.verdict is ClientVerdict.GAIN), _how_sure(gain, best.name)]
+    else:
+        federated = choice.name == FEDERATED
+        verdict, headline = _verdict(choice), f"Use the model of {best.name}." if federated else "Keep the local model."
+        reasons = [_about_best(personal, best, use=False), _why(choice, best.name), _on_test(gain, best.name)]
     sentences = [
-        _about_best(personal, best, use=gain.verdict is ClientVerdict.GAIN),
-        _how_sure(gain, best.name),
+        *reasons,
         _about_swings(gain),
         _about_collapse(alone, best, classes),
         _about_average(alone, average, best),
+        _compared_on(personal, best) if choice is None else "",
     ]
-    detail = " ".join(filter(None, sentences))
-    return Advice(verdict=gain.verdict, headline=_headline(gain), detail=detail, model=best.name)
+    return Advice(verdict=verdict, headline=headline, detail=" ".join(filter(None, sentences)), model=best.name)
 
 
 def served_best(standings: Sequence[Standing]) -> str:
@@ -82,9 +90,10 @@ def served_best(standings: Sequence[Standing]) -> str:
     behind = sorted((one for one in others if lower[one.name] > 0.0), key=lambda one: -one.usual)
     gaps = [points(best.usual - one.usual) for one in behind]
     named = [f"{one.name} ({gap})" for one, gap in zip(behind, gaps, strict=True)]
-    sentences = [f"Most accurate here: {best.name}, {percent(best.usual)}."]
+    reached = f"{best.name}, {percent(best.usual)}"
+    sentences = [f"Most accurate on these test samples: {reached}, an upper estimate for the best of several."]
     if alike:
-        sentences.append(f"Not told apart from it by these test samples: {listed(alike)}.")
+        sentences.append(f"Not told apart from it: {listed(alike)}.")
     if 0 < len(behind) <= _NAMED:
         sentences.append(f"Behind it beyond chance: {listed(named)}.")
     elif behind:
@@ -94,19 +103,66 @@ def served_best(standings: Sequence[Standing]) -> str:
 
 def _headline(gain: Difference) -> str:
     if not gain.verdict.is_better:
-        return _KEEP
-    over = " over the last ten rounds" if gain.swings else " here"
-    return f"Federation gains {points(gain.leading)}{over}{'' if gain.verdict is ClientVerdict.GAIN else ', perhaps'}."
+        return _TIE if gain.verdict is ClientVerdict.SAME else _KEEP
+    sure = "" if gain.verdict is ClientVerdict.GAIN else ", perhaps"
+    return f"Federation gains {points(gain.leading)}{_over(gain) or ' here'}{sure}."
+
+
+def _over(gain: Difference) -> str:
+    return " over the last ten rounds" if gain.swings else ""
+
+
+def _verdict(choice: Choice) -> ClientVerdict:
+    if _is_tie(choice):
+        return ClientVerdict.SAME
+    if choice.name == FEDERATED:
+        return ClientVerdict.GAIN if choice.is_clear else ClientVerdict.MAYBE_GAIN
+    return ClientVerdict.LOSS if choice.is_clear else ClientVerdict.MAYBE_LOSS
+
+
+def _is_tie(choice: Choice) -> bool:
+    one, other = (each.validation for each in choice.candidates)
+    return one is not None and other is not None and one.accuracy == other.accuracy
 
 
 def _about_best(personal: Standing, best: Standing, *, use: bool) -> str:
     """Say which model to use, and why if it is not the one that the rest of the report is about."""
     if best is personal:
         return f"Use the model of {best.name}." if use else ""
+    if personal.validation is not None:
+        return f"{best.name} is better than {personal.name} on validation samples, beyond chance."
     ahead = compare(personal, best)
-    over = " over the last ten rounds" if ahead.swings else ""
-    better = f"{points(ahead.leading)} better than {personal.name} here{over}"
+    better = f"{points(ahead.leading)} better than {personal.name} here{_over(ahead)}"
     return f"Use the model of {best.name}: it is {better}." if use else f"{best.name} is {better}, beyond chance."
+
+
+def _why(choice: Choice, name: str) -> str:
+    """Say what the validation samples, which made the choice, say of both models."""
+    parts = [
+        f"{name if one.name == FEDERATED else 'the local model'} {percent(one.validation.accuracy)}"
+        for one in choice.candidates
+        if one.validation is not None
+    ]
+    samples = next(one.validation.samples for one in choice.candidates if one.validation is not None)
+    sure = "this is more than chance" if choice.is_clear else "the difference may be chance"
+    ending = "the federated model has preference" if _is_tie(choice) else sure
+    return f"Of {samples} validation samples {listed(parts)}: {ending}."
+
+
+def _on_test(gain: Difference, name: str) -> str:
+    """Say what the test samples say, which had no part in the choice."""
+    if gain.verdict is ClientVerdict.SAME:
+        return "On test samples, not used for the choice, both are equally accurate."
+    side = "ahead" if gain.leading > 0 else "behind"
+    sure = gain.verdict in (ClientVerdict.GAIN, ClientVerdict.LOSS)
+    chance = "beyond chance" if sure else "which may be chance"
+    return f"On test samples, not used for the choice, {name} is {points(gain.leading)} {side}{_over(gain)}, {chance}."
+
+
+def _compared_on(personal: Standing, best: Standing) -> str:
+    if best is personal or personal.validation is not None:
+        return "Compared on test samples."
+    return f"Compared on test samples, which also selected {best.name}: its gain is an upper estimate."
 
 
 def _how_sure(gain: Difference, name: str) -> str:

@@ -150,11 +150,13 @@ def standings(study: Study, index: int) -> dict[str, Standing]:
     the last rounds.
     """
     last = {algorithm.name: score for algorithm, score in study.scores(index)}
+    held = {algorithm.name: score for algorithm, score in study.scores(index, "validation")}
     lines = {a.name: dict(client_curve(run, index, study.round_no)) for a, run in study.shown if a.name in last}
     common = set.intersection(*map(set, lines.values())) if lines and study.round_no + 1 >= SETTLED else set()
     rounds = sorted(number for number in common if number > study.round_no + 1 - TAIL_ROUNDS)
+    tails = {name: fmean(line[at] for at in rounds) for name, line in lines.items()} if rounds else {}
     return {
-        name: Standing(name=name, last=score, tail=fmean(lines[name][at] for at in rounds) if rounds else None)
+        name: Standing(name=name, last=score, tail=tails.get(name), validation=held.get(name))
         for name, score in last.items()
     }
 

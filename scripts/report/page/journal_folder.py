@@ -77,9 +77,8 @@ def _alone(federated: Run, journal: JournalRounds) -> Iterator[Run]:
     nobody shares them."""
     if not journal.alone or not federated.evaluated:
         return
-    scores = (journal.alone.get(client) for client in federated.clients)
-    alone = tuple(None if score is None else ClientScore.of(score) for score in scores)
-    last = RoundRecord(number=federated.evaluated[-1].number, splits={"test": alone})
+    splits = _by_split({member: _client_scores(scores) for member, scores in journal.alone.items()}, federated.clients)
+    last = RoundRecord(number=federated.evaluated[-1].number, splits=splits)
     yield replace(
         federated,
         algorithm="base",
@@ -95,12 +94,14 @@ def _with_last_scores(rounds: list[RoundRecord], clients: Sequence[str]) -> tupl
     scored = [record for record in rounds if record.scores]
     if not scored:
         return rounds, []
-    latest: dict[int, tuple[int, ClientScore]] = {}
-    for record in scored:
-        latest |= {at: (record.number, one) for at, one in enumerate(record.scores) if one is not None}
-    whole = tuple(latest[at][1] if at in latest else None for at in range(len(clients)))
-    at_end = replace(scored[-1], splits={**scored[-1].splits, "test": whole})
-    first, last = min(number for number, _ in latest.values()) + 1, scored[-1].number + 1
+    missing = (None,) * len(clients)
+    latest = {at: record for record in scored for at, one in enumerate(record.scores) if one is not None}
+    splits = {
+        split: tuple(latest[at].splits.get(split, missing)[at] if at in latest else None for at in range(len(clients)))
+        for split in scored[-1].splits
+    }
+    at_end = replace(scored[-1], splits=splits)
+    first, last = min(record.number for record in latest.values()) + 1, scored[-1].number + 1
     note = f"Rounds were not synchronised: every client counts with its last score, of rounds {first} to {last}."
     return [at_end if record is scored[-1] else record for record in rounds], [note]
 
@@ -194,22 +195,36 @@ def _rounds(
     traffic: Mapping[tuple[int, str, str], int],
 ) -> Iterator[RoundRecord]:
     for number, one in sorted(journal.rounds.items()):
-        known = {
-            member: ClientScore.of(score, _confusion(tables.get((one.stored_under[member], member)), score))
-            for member, scores in one.scores.items()
-            if (score := scores_by_split(list(scores.values())).get("test")) is not None
-        }
+        found = {member: scores_by_split(list(scores.values())) for member, scores in one.scores.items()}
+        shared = {member: tables.get((one.stored_under[member], member)) for member in found}
+        known = {member: _client_scores(scores, shared[member]) for member, scores in found.items() if "test" in scores}
         if number < 0 or (one.closed_s is None and not known):  # skip the initial model and open rounds
             continue
         up, down = ([traffic.get((number, way, client), 0) for client in clients] for way in ("in", "out"))
         timed = one.opened_s is not None and one.closed_s is not None
         yield RoundRecord(
             number=number,
-            splits={"test": tuple(known.get(client) for client in clients)} if known else {},
+            splits=_by_split(known, clients),
             seconds={"round": (one.closed_s or 0.0) - (one.opened_s or 0.0)} if timed else {},
             up=tuple(up) if any(up) else (),
             down=tuple(down) if any(down) else (),
         )
+
+
+def _client_scores(scores: Mapping[str, Score], shared: Tables | None = None) -> dict[str, ClientScore]:
+    """Return one member's scores by split; the one on test samples with its shared matrix."""
+    return {
+        split: ClientScore.of(score, _confusion(shared, score) if split == "test" else None)
+        for split, score in scores.items()
+    }
+
+
+def _by_split(
+    known: Mapping[str, Mapping[str, ClientScore]], clients: Sequence[str]
+) -> dict[str, tuple[ClientScore | None, ...]]:
+    """Turn scores by member and split into the columns of a record, without splits that nobody has."""
+    names = {split: None for scores in known.values() for split in scores}
+    return {split: tuple(known.get(client, {}).get(split) for client in clients) for split in names}
 
 
 def _confusion(shared: Tables | None, score: Score) -> Counts | None:

@@ -102,9 +102,10 @@ class Study:
         found = ((algorithm, algorithm.run_of(self.seed)) for algorithm in self.algorithms)
         return tuple((algorithm, run) for algorithm, run in found if run is not None)
 
-    def scores(self, client: int) -> tuple[tuple[Algorithm, ClientScore], ...]:
+    def scores(self, client: int, split: str = "test") -> tuple[tuple[Algorithm, ClientScore], ...]:
         """Return a client's score in the compared round under every shown algorithm that was measured there."""
-        found = ((algorithm, run.at(self.round_no).scores[client]) for algorithm, run in self.shown)
+        splits = ((algorithm, run.at(self.round_no).splits.get(split, ())) for algorithm, run in self.shown)
+        found = ((algorithm, scores[client]) for algorithm, scores in splits if scores)
         return tuple((algorithm, score) for algorithm, score in found if score is not None)
 
     @property

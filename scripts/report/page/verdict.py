@@ -3,6 +3,7 @@
 Both are measured on the same test samples, but which samples each got wrong is not kept. A difference therefore counts
 as more than chance only if the two 95 % intervals do not overlap, which is conservative. Intervals do not account for
 models that swing from round to round: if the last round and the mean of the last ones differ widely, the mean decides.
+Where a participant held back validation samples, they decide instead, by the rule of `fedap_core.choosing`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from fedap_core.choosing import HitCount
+from fedap_core.choosing import ALONE, FEDERATED, Candidate, Choice, HitCount, choose
 from scripts.run.records import ClientScore
 
 SWING = 0.02
@@ -34,11 +35,14 @@ class ClientVerdict(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """One algorithm at one client. tail: mean accuracy over the last rounds; None in runs too short for one."""
+    """One algorithm at one client. tail: mean accuracy over the last rounds; None in runs too short for one.
+
+    validation: the same model as in `last` on samples held back for the choice; None without such samples."""
 
     name: str
     last: ClientScore
     tail: float | None = None
+    validation: HitCount | None = None
 
     @property
     def usual(self) -> float:
@@ -108,6 +112,21 @@ def compare(before: Standing, after: Standing) -> Difference:
 
 
 def best_of(stands_for: Standing, others: tuple[Standing, ...]) -> Standing:
-    """Return the best of the models that are better than `stands_for` beyond chance; otherwise `stands_for`."""
-    better = [one for one in others if compare(stands_for, one).verdict is ClientVerdict.GAIN]
-    return max(better, key=lambda one: one.usual, default=stands_for)
+    """Return the best of the models that are better than `stands_for` beyond chance; otherwise `stands_for`.
+
+    Validation samples decide if there are any, otherwise test samples.
+    """
+    if stands_for.validation is None:
+        better = [one for one in others if compare(stands_for, one).verdict is ClientVerdict.GAIN]
+        return max(better, key=lambda one: one.usual, default=stands_for)
+    models = {one.name: one for one in (stands_for, *others)}
+    choice = choose([Candidate(name=name, validation=one.validation) for name, one in models.items()])
+    return models[choice.name] if choice.is_clear else stands_for
+
+
+def choice_of(alone: Standing, federated: Standing) -> Choice | None:
+    """Return the choice between both models on validation samples, as `export` makes it; None without samples."""
+    choice = choose(
+        [Candidate(name=FEDERATED, validation=federated.validation), Candidate(name=ALONE, validation=alone.validation)]
+    )
+    return None if choice.difference is None else choice

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from fedap_core.choosing import ALONE, FEDERATED, Candidate, HitCount, choose
 from scripts.report.page.advice import advise, served_best
 from scripts.report.page.verdict import ClientVerdict, Standing, compare, overlap
 from scripts.run.records import ClientScore
 
 
-def of(correct: int, samples: int = 100, *, tail: float | None = None, name: str = "FedAP") -> Standing:
-    return Standing(name=name, last=ClientScore(correct=correct, samples=samples), tail=tail)
+def of(
+    correct: int, samples: int = 100, *, tail: float | None = None, name: str = "FedAP", held: int | None = None
+) -> Standing:
+    """held: how many of 25 validation samples are correct; None without any."""
+    validation = None if held is None else HitCount(correct=held, samples=25)
+    return Standing(name=name, last=ClientScore(correct=correct, samples=samples), tail=tail, validation=validation)
 
 
 def test_wilson_intervals_decide_whether_two_scores_overlap() -> None:
@@ -55,7 +60,9 @@ def test_means_of_few_samples_are_not_rounded_to_whole_samples() -> None:
 def test_sure_gain_is_reported_with_its_points() -> None:
     told = advise(alone=of(700, 1000), personal=of(761, 1000))
     assert told.headline == "Federation gains 6.1 points here."
-    assert told.detail == "Use the model of FedAP. The 95 % intervals do not overlap: this is more than chance."
+    assert told.detail == (
+        "Use the model of FedAP. The 95 % intervals do not overlap: this is more than chance. Compared on test samples."
+    )
 
 
 def test_small_gain_is_reported_as_perhaps_chance() -> None:
@@ -64,19 +71,73 @@ def test_small_gain_is_reported_as_perhaps_chance() -> None:
     assert "may be chance" in told.detail
 
 
-@pytest.mark.parametrize(
-    ("personal", "also"), [(70, "equally accurate"), (69, "may be chance"), (40, "loses 30.0 points")]
-)
+@pytest.mark.parametrize(("personal", "also"), [(69, "may be chance"), (40, "loses 30.0 points")])
 def test_without_a_gain_the_local_model_is_kept(personal: int, also: str) -> None:
     told = advise(alone=of(70), personal=of(personal))
     assert told.headline == "No gain: keep the local model."
     assert also in told.detail
 
 
+def test_federated_model_wins_a_tie_on_test_samples_as_in_the_choice() -> None:
+    told = advise(alone=of(70), personal=of(70))
+    assert told.headline == "No difference: use the federated model."
+    assert told.detail == "Both models are equally accurate. Compared on test samples."
+
+
+@pytest.mark.parametrize("test", [(92, 91), (91, 91), (70, 90), (90, 70)])
+@pytest.mark.parametrize(
+    ("held", "verdict"),
+    [
+        ((23, 24), ClientVerdict.MAYBE_GAIN),
+        ((24, 24), ClientVerdict.SAME),
+        ((24, 23), ClientVerdict.MAYBE_LOSS),
+        ((5, 24), ClientVerdict.GAIN),
+        ((24, 5), ClientVerdict.LOSS),
+    ],
+)
+def test_validation_samples_decide_as_in_export_whatever_test_samples_say(
+    test: tuple[int, int], held: tuple[int, int], verdict: ClientVerdict
+) -> None:
+    alone, personal = of(test[0], held=held[0], name="Base"), of(test[1], held=held[1])
+    models = [
+        Candidate(name=FEDERATED, validation=personal.validation),
+        Candidate(name=ALONE, validation=alone.validation),
+    ]
+    kept = {FEDERATED: "Use the model of FedAP.", ALONE: "Keep the local model."}[choose(models).name]
+    told = advise(alone=alone, personal=personal)
+    assert (told.headline, told.verdict) == (kept, verdict)
+
+
+def test_choice_is_explained_by_both_kinds_of_samples() -> None:
+    told = advise(alone=of(92, held=23, name="Base"), personal=of(91, held=24))
+    assert told.detail.replace("\u202f", " ") == (
+        "Of 25 validation samples FedAP 96.0 % and the local model 92.0 %: the difference may be chance. "
+        "On test samples, not used for the choice, FedAP is 1.0 point behind, which may be chance."
+    )
+    tie = advise(alone=of(91, held=24, name="Base"), personal=of(91, held=24))
+    assert "96.0 %: the federated model has preference. On test" in tie.detail.replace("\u202f", " ")
+    assert tie.detail.endswith("both are equally accurate.")
+
+
+def test_another_algorithm_is_named_only_if_validation_samples_tell_it_apart() -> None:
+    """Of 25: 24 less 12 is beyond chance, 24 less 22 is not. On test samples FedPer is far ahead in both cases."""
+    alone, other = of(50, held=6, name="Base"), of(99, held=24, name="FedPer")
+    clear = advise(alone=alone, personal=of(60, held=12), others=(other,))
+    assert (clear.model, clear.headline) == ("FedPer", "Use the model of FedPer.")
+    assert clear.detail.startswith("FedPer is better than FedAP on validation samples, beyond chance.")
+    assert advise(alone=alone, personal=of(60, held=22), others=(other,)).model == "FedAP"
+
+
+def test_model_selected_on_test_samples_is_said_to_be_so() -> None:
+    told = advise(alone=of(70), personal=of(50), others=(of(99, name="FedPer"),))
+    ending = "Compared on test samples, which also selected FedPer: its gain is an upper estimate."
+    assert told.detail.endswith(ending)
+
+
 def test_gain_of_one_swinging_round_stands_behind_that_of_the_last_ten() -> None:
     told = advise(alone=of(252, 1000, tail=0.828), personal=of(801, 1000, tail=0.886))
     assert told.headline == "Federation gains 5.8 points over the last ten rounds."
-    assert told.detail.endswith("more than chance. The last round is an exception: by itself it shows +54.9 points.")
+    assert "more than chance. The last round is an exception: by itself it shows +54.9 points." in told.detail
 
 
 def test_gain_of_the_last_round_that_the_others_deny_is_no_gain() -> None:
@@ -135,15 +196,16 @@ def test_report_names_who_serves_it_best_and_who_is_not_significantly_worse() ->
     here = [of(60, name="Base"), of(84, name="FedAP"), of(90, name="FedPer")]
     told = served_best(here).replace("\u202f", " ")
     assert told == (
-        "Most accurate here: FedPer, 90.0 %. Not told apart from it by these test samples: FedAP. "
-        "Behind it beyond chance: Base (30.0 points)."
+        "Most accurate on these test samples: FedPer, 90.0 %, an upper estimate for the best of several. "
+        "Not told apart from it: FedAP. Behind it beyond chance: Base (30.0 points)."
     )
     assert served_best(here[:1]) == ""
 
 
 def test_mean_of_the_last_rounds_decides_who_serves_best() -> None:
     swinging = of(99, tail=0.5, name="FedAvg")
-    assert served_best([swinging, of(80, tail=0.8, name="FedAP")]).startswith("Most accurate here: FedAP")
+    told = served_best([swinging, of(80, tail=0.8, name="FedAP")])
+    assert told.startswith("Most accurate on these test samples: FedAP")
 
 
 def test_class_that_the_federated_model_no_longer_finds_is_named() -> None:

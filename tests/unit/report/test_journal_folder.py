@@ -16,17 +16,19 @@ from fedap_core.errors import InvalidInput
 from protocol.messages import Score
 from protocol.tensors import TensorSet
 from scripts.report.page import write_report
+from scripts.report.page.advice import Advice
 from scripts.report.page.finding import find_runs
 from scripts.report.page.headline import in_words
 from scripts.report.page.journal_folder import read_journal_runs
+from scripts.report.page.participant_view import View, participant_views
 from scripts.report.page.study import make_study
 from scripts.run.mixing_record import MixingRecord
 
 MEMBERS = ("north", "south")
 
 
-def score(correct: int, model: str = "delivered") -> Score:
-    return Score(model=model, split="test", samples=10, correct=correct, loss=0.5, macro_f1=0.5)
+def score(correct: int, model: str = "delivered", split: str = "test") -> Score:
+    return Score(model=model, split=split, samples=10, correct=correct, loss=0.5, macro_f1=0.5)
 
 
 def joined(member: str) -> facts.Joined:
@@ -84,6 +86,27 @@ def test_report_starts_with_what_members_that_share_it_reached_alone(tmp_path: P
     sentences = in_words(make_study([federated, alone]))
     assert "training alone" in sentences[0]
     assert "south differs from all other clients: similarity 0.31 to the most similar one (1: equal)." in sentences
+
+
+@pytest.mark.parametrize("mode", ["barrier", "continuous"])
+def test_advice_follows_the_validation_samples_that_decide_what_is_exported(tmp_path: Path, mode: str) -> None:
+    """North: 9 of 10 against 8 alone on validation samples, 6 against 8 on test samples; south shares nothing."""
+    *told, _, _ = two_rounds()
+    north = (score(6), score(9, split="validation"), score(8, "alone"), score(8, "alone", "validation"))
+    told += [
+        (9.0, facts.GoodbyeAccepted(member="north", round_no=2, scores=north)),
+        (9.0, facts.GoodbyeAccepted(member="south", round_no=2, scores=(score(8), score(7, split="validation")))),
+    ]
+    study = make_study(find_runs([write_journal(tmp_path / "run", told, mode=mode)]))
+    north_page, south_page = participant_views(study)
+    assert advice_of(north_page).headline == "Use the model of FedAP."
+    assert advice_of(south_page).headline == "The gain is unknown."
+
+
+def advice_of(page: View) -> Advice:
+    found = page["advice"]
+    assert isinstance(found, Advice)
+    return found
 
 
 def test_scores_belong_to_the_round_that_made_the_model(tmp_path: Path) -> None:
