@@ -12,6 +12,7 @@ from scripts.report.page.headline import AlgorithmRow, algorithm_row, traffic
 from scripts.report.page.overview_view import compared_over, mean_curve, study_facts
 from scripts.report.page.study import Algorithm, Study
 from scripts.run.ranking import Ranking, rank
+from scripts.run.results import mean_or_none
 
 NEAR_THE_BEST = 0.95
 """If no target accuracy is given, rounds and bytes are counted until this share of the best algorithm's accuracy."""
@@ -83,8 +84,7 @@ def _row(study: Study, algorithm: Algorithm, place: int, compared: float, target
     head, summaries = algorithm_row(study, algorithm), study.summaries[algorithm.name]
     points = mean_curve(study, algorithm).points
     reached = next((number for number, value in points if value >= target), None)
-    found = None if reached is None else [traffic(run, reached - 1) for run in algorithm.runs]
-    known = None if found is None else [value for value in found if value is not None]
+    found = [] if reached is None else [traffic(run, reached - 1) for run in algorithm.runs]
     return BoardRow(
         place=place,
         head=head,
@@ -93,7 +93,7 @@ def _row(study: Study, algorithm: Algorithm, place: int, compared: float, target
         tenth_percentile=fmean(float(np.nanpercentile(run.compared, 10)) for run in summaries),
         verdict=FIRST if head.position.to_best is None else head.position.to_best.verdict,
         rounds_to=reached,
-        bytes_to=fmean(known) if known else None,
+        bytes_to=mean_or_none(found),
     )
 
 

@@ -48,6 +48,13 @@ def test_rounds_and_bytes_are_counted_to_the_target(tmp_path: Path) -> None:
     assert [(row.rounds_to, row.bytes_to) for row in named.rows] == [(2, 8000.0), (2, 8000.0), (None, None)]
 
 
+def test_bytes_to_the_target_are_unknown_if_those_of_one_seed_are(tmp_path: Path) -> None:
+    known = write_run(tmp_path, "fedap", [[80, 80, 80]], wire=WIRE)
+    unknown = write_run(tmp_path, "fedap", [[80, 80, 80]], seed=1)
+    (row,) = stand("Wards", make_study([read_lab_run(folder) for folder in (known, unknown)])).rows
+    assert (row.rounds_to, row.bytes_to) == (1, None)
+
+
 def test_page_has_a_table_for_each_set_and_ranks_over_them(tmp_path: Path) -> None:
     boards = [board(tmp_path / "one", "North <1>"), board(tmp_path / "two", "South", missing=2, left_out=3)]
     standing = stand_all("the user's recipe: momentum", boards)
