@@ -13,7 +13,10 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from fedap_core.strategies import STRATEGIES
+from fedap_core.errors import InvalidInput
+from fedap_core.participation import require_participation
+from fedap_core.strategies import STRATEGIES, make_strategy
+from scripts.report.algorithms import spelled
 from tests.architecture.sources import PACKAGES, ROOT, python_sources
 
 _LOADED = re.compile(r"<(?:script|img|link|iframe|source)\b[^>]*?(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
@@ -47,6 +50,27 @@ def test_files_that_the_architecture_names_exist() -> None:
     files = {f"/{source.path}" for source in python_sources(*PACKAGES, "docs", "tests")}
     named = set(re.findall(r"[\w/]+\.py\b", text)) - {"fedap.py"}
     assert [name for name in sorted(named) if not any(file.endswith(f"/{name}") for file in files)] == []
+
+
+def test_algorithms_that_need_all_clients_are_listed() -> None:
+    text = (ROOT / "docs/scale.md").read_text(encoding="utf-8")
+    sentence = text.partition(" need all clients")[0].rpartition(". ")[2]
+    listed = re.split(r",\s|\sand\s", sentence)
+    assert sorted(listed) == sorted(spelled(name) for name in STRATEGIES if _refuses_a_share(name))
+
+
+def _refuses_a_share(name: str) -> bool:
+    try:
+        require_participation(make_strategy(name, {}), 0.5)
+    except InvalidInput:
+        return True
+    return False
+
+
+def test_algorithms_whose_runs_are_named_by_their_number_of_rounds_are_listed() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    listed = text.partition("strategies that plan with it (")[2].partition(")")[0].split(", ")
+    assert sorted(listed) == sorted(spelled(name) for name, one in STRATEGIES.items() if one.depends_on_rounds)
 
 
 def figures() -> dict[str, Callable[[], str]]:
