@@ -150,13 +150,11 @@ def _why(choice: Choice, name: str) -> str:
 
 
 def _on_test(gain: Difference, name: str) -> str:
-    """Say what the test samples say, which had no part in the choice."""
+    """Say what the test samples say, which had no part in the choice; `served_best` says what is beyond chance."""
     if gain.verdict is ClientVerdict.SAME:
         return "On test samples, not used for the choice, both are equally accurate."
     side = "ahead" if gain.leading > 0 else "behind"
-    sure = gain.verdict in (ClientVerdict.GAIN, ClientVerdict.LOSS)
-    chance = "beyond chance" if sure else "which may be chance"
-    return f"On test samples, not used for the choice, {name} is {points(gain.leading)} {side}{_over(gain)}, {chance}."
+    return f"On test samples, not used for the choice, {name} is {points(gain.leading)} {side}{_over(gain)}."
 
 
 def _compared_on(personal: Standing, best: Standing) -> str:

@@ -112,7 +112,7 @@ def test_choice_is_explained_by_both_kinds_of_samples() -> None:
     told = advise(alone=of(92, held=23, name="Base"), personal=of(91, held=24))
     assert told.detail.replace("\u202f", " ") == (
         "Of 25 validation samples FedAP 96.0 % and the local model 92.0 %: the difference may be chance. "
-        "On test samples, not used for the choice, FedAP is 1.0 point behind, which may be chance."
+        "On test samples, not used for the choice, FedAP is 1.0 point behind."
     )
     tie = advise(alone=of(91, held=24, name="Base"), personal=of(91, held=24))
     assert "96.0 %: the federated model has preference. On test" in tie.detail.replace("\u202f", " ")
