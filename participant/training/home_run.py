@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from fedap_core import measures
-from fedap_core.arrays import Float32Array
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
 from fedap_core.strategies import Measure, Strategy, make_strategy
@@ -42,7 +41,6 @@ from participant.training.private_updates import steps_of
 from participant.training.reports import goodbye_of, reported_values, saved_scores, update_of
 from protocol.encodings import encoding_of
 from protocol.messages import Anchor, Finish, Goodbye, Score, Stats, Train, Update, Welcome
-from protocol.tensors import Layout, TensorSet
 
 WARMUP = "warmup"
 
@@ -197,7 +195,7 @@ class HomeRun:
         is then the one after the own last training."""
         if not self._has_not_begun() or order.weights is not None:
             self._enter("mixed")
-        self._take(order, order.weights, shared_layout(self._spec, self._strategy))
+        self._deliver(order)
         evaluations = self._examiner.examine(self._client, order.round_no)
         scores = self._scores(evaluations)
         if self._settings.share_comparison:
@@ -297,36 +295,28 @@ class HomeRun:
 
     # --- rounds -------------------------------------------------------------------------------------------------
 
-    def _deliver(self, order: Train) -> None:
-        """Load the weights of an order."""
-        layout = shared_layout(self._spec, self._strategy_of(order.phase))
-        untrained = None
-        if order.phase != WARMUP and self._has_not_begun():  # only if needed: copying a large model is expensive
-            untrained = self._outgoing.as_delivered(layout, self._client.shared)
-        self._take(order, order.weights, layout, untrained)
-
-    def _take(
-        self,
-        order: Train | Finish,
-        weights: TensorSet | None,
-        layout: Layout,
-        untrained: Float32Array | None = None,
-    ) -> None:
-        """Load weights into the client, unless they are unsound: `refused` then says why."""
+    def _deliver(self, order: Train | Finish) -> None:
+        """Load the weights of an order into the client, unless they are unsound: `refused` then says why."""
         self.refused = None
         self._feedback.delivered(None)
+        layout = shared_layout(self._spec, self._strategy_of(self._client_phase))
+        weights, own = order.weights, self._client.shared
         if self._sealed is not None:
-            weights, self.refused = self._sealed.opened(order, layout, self._client.shared, self._latest)
+            weights, self.refused = self._sealed.opened(order, layout, own, self._latest)
         if weights is not None and order.base is not None:
             base = reported_values(self._latest, order.base, layout, self._outgoing)
             weights = self._outgoing.in_full(layout, base + weights.flat())
         if weights is None or self.refused is not None:
             return
-        values, self.refused = delivered_values(order, weights, layout, own=self._client.shared)
-        if values is not None:
-            brought = self._sealed is None or order.uploads is not None  # else they are our own, unknown to others
-            self._feedback.delivered(values if brought else None)
-            self._client.deliver(order.round_no, values, untrained=untrained)
+        values, self.refused = delivered_values(order, weights, layout, own=own)
+        if values is None:
+            return
+        brought = self._sealed is None or order.uploads is not None  # else they are our own, unknown to others
+        self._feedback.delivered(values if brought else None)
+        untrained = None
+        if self._client_phase != WARMUP and self._has_not_begun():  # only then: copying a large model is expensive
+            untrained = self._outgoing.as_delivered(layout, own)
+        self._client.deliver(order.round_no, values, untrained=untrained)
 
     def _carried_on(self) -> State:
         """The tensors, besides the shared model, that the next round depends on."""

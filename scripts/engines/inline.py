@@ -278,8 +278,8 @@ class InlineFederation:
     def _deliver(self, round_no: int, receivers: Chosen) -> None:
         """Deliver their rows to these clients for that round."""
         self._transport.deliver(self._pool.rows, receivers)
-        others_have_trained = receivers is not None and round_no > self._warm_up_rounds()
-        entering = self._sampling.entering(receivers or ()) if others_have_trained else []
+        others_have_trained = round_no > self._warm_up_rounds()
+        entering = self._sampling.entering(receivers) if others_have_trained else []
         if self._strategy.acts_on_delivery or entering:
             self._pool.deliver(round_no, receivers, entering)
 

@@ -52,9 +52,10 @@ class Sampling:
         """Note that these clients have updates of this round."""
         self._latest[list(chosen)] = round_no
 
-    def entering(self, chosen: Sequence[int]) -> list[int]:
-        """Return those of the chosen that have not trained yet."""
-        return [place for place in chosen if self._latest[place] == participation.NEVER]
+    def entering(self, chosen: Sequence[int] | None) -> list[int]:
+        """Return those of the chosen that have not trained yet. chosen: None: everybody."""
+        places = range(self._clients) if chosen is None else chosen
+        return [place for place in places if self._latest[place] == participation.NEVER]
 
     def weights(
         self, weights: FloatArray, receivers: Sequence[int], phase: Phase, round_no: int

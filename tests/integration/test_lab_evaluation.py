@@ -11,10 +11,11 @@ import torch
 
 from fedap_core.metrics import Evaluation
 from fedap_core.nn.evaluation import evaluate
+from fedap_core.nn.reestimation import reestimate_batch_norm
 from participant.record.model_file import module_of, read_model
 from scripts.engines.pool import make_clients
 from scripts.run.run_folder import RunFolder
-from tests.support.cohorts import clients_of, run_small, small_run
+from tests.support.cohorts import clients_of, run_small, small_run, tensor_bits
 
 SITES = {"partition": "site"}
 
@@ -148,3 +149,20 @@ def test_every_kth_round_and_each_of_the_last_ten_is_evaluated(root: Path) -> No
     ]
     assert folder.summary().tail == pytest.approx(np.mean([value for _, value in folder.summary().curve[-10:]]))
     assert all(len(record["train_loss"]) == 3 for record in folder.rounds())
+
+
+@pytest.mark.parametrize("algorithm", ["fedbn", "fedap-plus"])
+def test_who_was_never_drawn_ends_with_batch_norm_of_its_own_data(algorithm: str, root: Path) -> None:
+    """One of three clients a round, for two rounds. It has the initial model's parameters, and exact moments."""
+    settings = small_run(algorithm, rounds=2, participation=0.34)
+    folder, cohort = run_small(root, settings), clients_of(settings)
+    losses = np.array([record["train_loss"] for record in folder.rounds()], dtype=np.float64)
+    never = [client for client, mine in zip(cohort.clients, losses.T, strict=True) if np.isnan(mine).all()]
+    assert never
+    for client in never:
+        spec, state, _ = read_model(folder.models(1) / f"{client.name}.safetensors")
+        module, samples = module_of(spec, state), cohort.gather(client.splits["train"], torch.device("cpu"))
+        reestimate_batch_norm(module, samples.inputs(settings.local_plan().evaluation_batch))
+        assert {name: tensor.numpy().tobytes() for name, tensor in module.state_dict().items()} == tensor_bits(
+            folder.models(1) / f"{client.name}.safetensors"
+        )

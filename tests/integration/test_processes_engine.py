@@ -44,6 +44,10 @@ VARIANTS: dict[str, RunSettings] = {
         "fedavg", rounds=5, cohort=FIVE_CLIENTS, participation=0.4, encoding="coarse"
     ),
     "two of five take part in a round": small_run("fedap", rounds=6, cohort=FIVE_CLIENTS, participation=0.4),
+    "somebody never takes part": small_run("fedbn", rounds=2, cohort=FIVE_CLIENTS, participation=0.4),
+    "somebody never takes part after warm-up": small_run(
+        "fedap", rounds=3, cohort=FIVE_CLIENTS, participation=0.4, anchor={"kind": "warmup", "rounds": 1}
+    ),
     "two of five take part, under FedAvg and int8": small_run(
         "fedavg", rounds=5, cohort=FIVE_CLIENTS, participation=0.4, encoding="int8"
     ),

@@ -33,12 +33,14 @@ def require_equal(one: RunFolder, other: RunFolder) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("local")
 def test_any_number_of_actors_leaves_the_inline_engines_run_folder(tmp_path: Path) -> None:
-    """Three actors for five clients, one alone; an algorithm that keeps a model at home; rounds without everybody."""
+    """Three actors for five clients, one alone; an algorithm that keeps a model at home; rounds without everybody, and
+    so few of them that somebody is never drawn."""
     for number, settings in enumerate(
         [
             small_run("fedap", cohort=FIVE),
             small_run("ditto", cohort=FIVE),
             small_run("fedap", rounds=5, cohort=FIVE, participation=0.4, encoding="int8", options={"neighbours": 2}),
+            small_run("fedbn", rounds=2, cohort=FIVE, participation=0.4),
         ]
     ):
         options = EngineOptions(root=tmp_path / f"ray {number}", workers=3)

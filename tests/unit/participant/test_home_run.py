@@ -95,6 +95,12 @@ def trained(run: HomeRun, *orders: Train, should_stop: Callable[[], bool] = neve
     return update
 
 
+def trained_state(run: HomeRun) -> State:
+    """The model after a first round of training."""
+    trained(run, order(0, shared(INITIAL)))
+    return run._client.state()
+
+
 def bits(tensors: TensorSet) -> bytes:
     return tensors.flat().tobytes()
 
@@ -166,6 +172,32 @@ def test_newcomer_fits_its_batch_norm_to_its_own_data_and_a_first_member_does_no
     plain._client.deliver(2, shared(moved).flat())
     assert score.loss is not None
     assert score.loss < plain._client.evaluate("test").loss, "its first answer is of a model that fits"
+
+
+@pytest.mark.parametrize("warm_up", [False, True])
+@pytest.mark.parametrize("reopens", [False, True])
+def test_a_member_whose_first_weights_come_in_the_end_fits_its_batch_norm_as_one_that_is_to_train(
+    warm_up: bool, reopens: bool, folder: Path, tmp_path: Path
+) -> None:
+    """Warm-up does not count: its batch norm is shared, and not that of the personal model."""
+    agreed = plan(anchor="warmup", warmup_rounds=1) if warm_up else plan()
+    moved = {name: t + 0.1 if t.is_floating_point() else t for name, t in INITIAL.items()}
+    (tmp_path / "other" / "state").mkdir(parents=True)
+    ends, trains = (opened(one, agreed) for one in (folder, tmp_path / "other"))
+    if warm_up:
+        trained(ends, order(0, shared(INITIAL, "fedavg"), phase="warmup"))
+    ends = opened(folder, agreed) if reopens else ends
+    goodbye = ends.finish(Finish(run=RUN, round_no=4, reason="rounds", weights=shared(moved)))
+    assert goodbye.scores == trained(trains, order(4, shared(moved))).scores
+    personal = read_model(folder / PERSONAL)[1]
+    assert not torch.equal(personal["bn1.running_mean"], INITIAL["bn1.running_mean"])
+
+
+def test_a_member_that_has_trained_keeps_its_batch_norm_in_the_end_also_after_a_restart(folder: Path) -> None:
+    own = trained_state(opened(folder))
+    opened(folder).finish(Finish(run=RUN, round_no=1, reason="rounds", weights=shared(INITIAL)))
+    personal = read_model(folder / PERSONAL)[1]
+    assert all(torch.equal(personal[name], own[name]) for name in own if name.startswith("bn"))
 
 
 def test_warm_up_shares_batch_norm_and_the_run_proper_restarts_from_the_initial_model(folder: Path) -> None:
