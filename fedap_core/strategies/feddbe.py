@@ -71,6 +71,8 @@ class FedDbe(Strategy):
             work.send(FEATURES, mean)
 
     def train(self, work: Workspace) -> None:
+        if SHIFT not in work.vectors:  # nothing was delivered: this is the first round of the participant's own model
+            self.deliver(work)
         objective = Objective(head_shift=work.vectors[SHIFT])
         if MEAN in work.vectors:
             mean = work.vectors[MEAN]
@@ -79,7 +81,8 @@ class FedDbe(Strategy):
 
     def hand_over(self, work: Workspace) -> LocalModel:
         model = work.copy(work.model)
-        model.fold_shift(work.vectors[SHIFT])
+        if SHIFT in work.vectors:
+            model.fold_shift(work.vectors[SHIFT])
         return model
 
 

@@ -1,0 +1,57 @@
+"""What algorithms make of a first delivery that was refused, or that never comes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fedap_core.nn.state import State
+from fedap_core.strategies import STRATEGIES, make_strategy
+from participant.decisions.layouts import shared_layout
+from participant.record.private_state import PERSONAL
+from participant.training.home_run import HomeRun
+from protocol.messages import Finish
+from protocol.tensors import TensorSet
+from tests.unit.participant.test_home_run import INITIAL, RUN, SPEC, opened, order, plan, trained
+
+HUGE = {name: t * 0 + 1e9 if t.is_floating_point() else t for name, t in INITIAL.items()}
+"""A model that no participant accepts."""
+
+PROCEDURES: dict[str, tuple[str, dict[str, object]]] = {
+    **{name: (name, {}) for name in STRATEGIES},
+    "feddbe to the own mean": ("feddbe", {"own_mean": True}),
+}
+
+
+def fresh(folder: Path, procedure: str) -> HomeRun:
+    (folder / "state").mkdir()
+    name, options = PROCEDURES[procedure]
+    layout = shared_layout(SPEC, make_strategy(name, options))
+    return opened(folder, plan(name, options=options, shared_layout=layout.digest))
+
+
+def sent(state: State, procedure: str) -> TensorSet:
+    """What a coordinator sends of a model; tensors beside it are zeros."""
+    layout = shared_layout(SPEC, make_strategy(*PROCEDURES[procedure]))
+    zeros = {one.name: np.zeros(one.shape, dtype=np.float32) for one in layout.specs}
+    return TensorSet.of({name: state[name].numpy() if name in state else zero for name, zero in zeros.items()})
+
+
+@pytest.mark.parametrize("procedure", [name for name in PROCEDURES if name != "base"])  # base is sent nothing
+def test_who_refuses_its_first_delivery_trains_its_own_model_and_goes_on(procedure: str, tmp_path: Path) -> None:
+    run = fresh(tmp_path, procedure)
+    trained(run, order(2, sent(HUGE, procedure)))
+    assert run.refused is not None
+    assert not torch.equal(run._client.state()["fc1.weight"], INITIAL["fc1.weight"])
+    trained(run, order(3, sent(INITIAL, procedure)))
+    assert run.refused is None
+
+
+@pytest.mark.parametrize("procedure", PROCEDURES)
+def test_who_is_sent_nothing_before_the_end_has_a_model_nevertheless(procedure: str, tmp_path: Path) -> None:
+    run = fresh(tmp_path, procedure)
+    run.finish(Finish(run=RUN, round_no=0, reason="aborted", weights=None))
+    assert (tmp_path / PERSONAL).exists()
