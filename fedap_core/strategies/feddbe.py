@@ -2,10 +2,11 @@
 
 The vector b absorbs what is specific to a participant's features, so that the body need not: logits are
 head(body(x) + b). b is learnt locally with everything else, and the mean of a batch's features without b is pulled to
-a fixed mean: the average over all participants of their mean features under the first delivered model, with batch norm
-re-estimated. Means are sent beside the weights, so the average is known from the second round on; the first round is
-trained without the pull. With `own_mean`, features are pulled to the participant's own mean from the first round, and
-no mean is sent. The model that predicts is the delivered one with b folded into the bias of its head.
+a fixed mean: the average, over those who take part in the first round, of their mean features under the first
+delivered model, with batch norm re-estimated. Means are sent beside the weights, so the average is known from the
+second round on; the first round is trained without the pull. With `own_mean`, features are pulled to the participant's
+own mean from the first round, and no mean is sent. The model that predicts is the delivered one with b folded into the
+bias of its head.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from fedap_core.parts import Part, TensorSpec
 from fedap_core.strategies.base import Strategy
 from fedap_core.workspace import LocalModel, Objective, Vector, Workspace
 
-SHIFT, MEAN = "shift", "mean"
+SHIFT, MEAN, OWN = "shift", "mean", "own"
 
 FEATURES = "feddbe.mean"
-"""Sent: a participant's mean of the head's inputs. Received: the average over all participants."""
+"""Sent: a participant's mean of the head's inputs. Received: their average."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FedDbe(Strategy):
     """strength: the paper's kappa, the strength of the pull on the mean; 0 leaves only the vector b. own_mean: pull
-    features to the participant's own mean instead of the average over all."""
+    features to the participant's own mean instead of the average."""
 
     name: ClassVar[str] = "feddbe"
     label: ClassVar[str] = "FedDBE"
@@ -45,7 +46,7 @@ class FedDbe(Strategy):
 
     def require_continuous(self) -> None:
         if not self.own_mean:
-            expected = "barrier: the mean of feddbe is an average over everyone"
+            expected = "barrier: the mean of feddbe is an average over a whole round"
             raise InvalidInput("mode", "continuous", expected, "Use mode = barrier, or own_mean = true.")
 
     def beside(self, spec: ModelSpec) -> tuple[TensorSpec, ...]:
@@ -56,19 +57,19 @@ class FedDbe(Strategy):
     def deliver(self, work: Workspace) -> None:
         if MEAN in work.vectors:
             return
-        if not self.own_mean and _is_known(average := work.received(FEATURES)):
+        if not self.own_mean and _is_known(average := work.received(FEATURES), own=work.vectors.get(OWN)):
             work.vectors[MEAN] = average
-            if SHIFT not in work.vectors:
-                work.vectors[SHIFT] = average * 0.0
+            work.vectors.setdefault(SHIFT, average * 0.0)
             return
-        trial = work.copy(work.model)
-        trial.reestimate()
-        mean = trial.head_input_mean()
-        work.vectors[SHIFT] = mean * 0.0
+        if OWN not in work.vectors:
+            trial = work.copy(work.model)
+            trial.reestimate()
+            work.vectors[OWN] = trial.head_input_mean()
+            work.vectors.setdefault(SHIFT, work.vectors[OWN] * 0.0)
         if self.own_mean:
-            work.vectors[MEAN] = mean
+            work.vectors[MEAN] = work.vectors[OWN]
         else:
-            work.send(FEATURES, mean)
+            work.send(FEATURES, work.vectors[OWN])
 
     def train(self, work: Workspace) -> None:
         if SHIFT not in work.vectors:  # nothing was delivered: this is the first round of the participant's own model
@@ -86,6 +87,12 @@ class FedDbe(Strategy):
         return model
 
 
-def _is_known(average: Vector) -> bool:
-    """Whether the average has arrived; zeros are sent before anybody has trained."""
-    return float(average.dot(average)) > 0.0
+def _is_known(average: Vector, *, own: Vector | None) -> bool:
+    """Whether the average has arrived. Zeros are sent before anybody has trained; a participant that gets nothing of
+    others goes on from its own values, with the mean that it has sent."""
+    return _differ(average, average * 0.0) and (own is None or _differ(average, own))
+
+
+def _differ(one: Vector, other: Vector) -> bool:
+    difference = one - other
+    return float(difference.dot(difference)) > 0.0

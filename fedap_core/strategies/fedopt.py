@@ -66,7 +66,8 @@ class FedAvgM(Strategy):
 
 @dataclass(frozen=True, kw_only=True)
 class FedAdam(FedAvgM):
-    """momentum, second_momentum: the paper's beta1 and beta2. tau: a smaller value is more adaptive."""
+    """momentum, second_momentum: the paper's beta1 and beta2. tau: a smaller value is more adaptive. The mean square v
+    starts at 0 (the paper: at least tau squared)."""
 
     name: ClassVar[str] = "fedadam"
     label: ClassVar[str] = "FedAdam"

@@ -1,4 +1,4 @@
-"""What algorithms make of a first delivery that was refused, or that never comes."""
+"""What algorithms make of a first delivery that was refused or never comes, and of one that is their own update."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 
 from fedap_core.nn.state import State
 from fedap_core.strategies import STRATEGIES, make_strategy
+from fedap_core.strategies.feddbe import FEATURES, MEAN, SHIFT
 from participant.decisions.layouts import shared_layout
 from participant.record.private_state import PERSONAL
 from participant.training.home_run import HomeRun
@@ -31,6 +32,10 @@ def fresh(folder: Path, procedure: str) -> HomeRun:
     name, options = PROCEDURES[procedure]
     layout = shared_layout(SPEC, make_strategy(name, options))
     return opened(folder, plan(name, options=options, shared_layout=layout.digest))
+
+
+def kept(run: HomeRun, vector: str) -> torch.Tensor | None:
+    return run._client.kept().get(f"vector/{vector}")
 
 
 def sent(state: State, procedure: str) -> TensorSet:
@@ -55,3 +60,20 @@ def test_who_is_sent_nothing_before_the_end_has_a_model_nevertheless(procedure: 
     run = fresh(tmp_path, procedure)
     run.finish(Finish(run=RUN, round_no=0, reason="aborted", weights=None))
     assert (tmp_path / PERSONAL).exists()
+
+
+def test_feddbe_takes_no_mean_for_the_average_that_is_its_own(tmp_path: Path) -> None:
+    """Its update comes back unchanged, then the average: it is pulled to nothing in between, and keeps its shift."""
+    run = fresh(tmp_path, "feddbe")
+    first = trained(run, order(0, sent(INITIAL, "feddbe")))
+    own = first.weights.arrays()[FEATURES]
+    run = opened(tmp_path, plan("feddbe"))
+    shift = kept(run, SHIFT)
+    run._deliver(order(1, first.weights))
+    assert kept(run, MEAN) is None
+    assert shift is not None
+    assert torch.equal(kept(run, SHIFT), shift)  # type: ignore[arg-type]
+    again = trained(run, order(1, first.weights))
+    assert np.array_equal(again.weights.arrays()[FEATURES], own)
+    trained(run, order(2, TensorSet.of({**again.weights.arrays(), FEATURES: own * np.float32(2.0)})))
+    assert np.array_equal(kept(run, MEAN), own * 2.0)  # type: ignore[arg-type]
