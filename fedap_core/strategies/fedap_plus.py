@@ -179,6 +179,8 @@ class FedApPlus(FedAp):
         if self.adds_own:
             work.vectors[OWN] = work.model.values.clone()
         if self.personal_share:
+            if self.moves_along:  # there is none yet if the first delivery was refused
+                work.vectors.setdefault(LATEST, delivered)
             train_personal(work, delivered, strength=self.strength, to_mean=self.mean_of_steps)
         if self.average_last and self.forgetting:
             work.vectors[LOSS] = work.vector([self._latest(work).loss])

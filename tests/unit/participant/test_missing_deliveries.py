@@ -77,3 +77,14 @@ def test_feddbe_takes_no_mean_for_the_average_that_is_its_own(tmp_path: Path) ->
     assert np.array_equal(again.weights.arrays()[FEATURES], own)
     trained(run, order(2, TensorSet.of({**again.weights.arrays(), FEATURES: own * np.float32(2.0)})))
     assert np.array_equal(kept(run, MEAN), own * 2.0)  # type: ignore[arg-type]
+
+
+def test_the_personal_model_of_a_round_whose_delivery_was_refused_moves_along_with_the_next(tmp_path: Path) -> None:
+    """It was trained beside the initial model, whose values arrive next: nothing has moved."""
+    run = fresh(tmp_path, "fedap-plus")
+    trained(run, order(2, sent(HUGE, "fedap-plus")))
+    personal = run._client.kept()["model/personal/fc1.weight"]
+    run = opened(tmp_path, plan("fedap-plus"))
+    run._deliver(order(3, sent(INITIAL, "fedap-plus")))
+    assert torch.equal(run._client.kept()["model/personal/fc1.weight"], personal)
+    assert not torch.equal(personal, INITIAL["fc1.weight"])
