@@ -147,11 +147,12 @@ class HomeRun:
 
     def train(self, order: Train, should_stop: Callable[[], bool]) -> Update | None:
         """Evaluate the delivered model, train it further and save the result. None if asked to stop: nothing is kept.
+        A request to stop stays true until this has ended.
 
         Unsound weights are refused: training then continues from the own latest model, and nothing is evaluated.
         """
         self._enter(order.phase)
-        self._deliver(order)
+        self._deliver(order, should_stop)
         judged = self._begin_judging(order)
         passes = self._strategy_of(order.phase).passes(self._plan.sgd.epochs)
         pace = Pace(self._plan, len(self._splits["train"]), order.round_no, passes, self._watch, should_stop)
@@ -295,7 +296,7 @@ class HomeRun:
 
     # --- rounds -------------------------------------------------------------------------------------------------
 
-    def _deliver(self, order: Train | Finish) -> None:
+    def _deliver(self, order: Train | Finish, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Load the weights of an order into the client, unless they are unsound: `refused` then says why."""
         self.refused = None
         self._feedback.delivered(None)
@@ -316,7 +317,7 @@ class HomeRun:
         untrained = None
         if self._client_phase != WARMUP and self._has_not_begun():  # only then: copying a large model is expensive
             untrained = self._outgoing.as_delivered(layout, own)
-        self._client.deliver(order.round_no, values, untrained=untrained)
+        self._client.deliver(order.round_no, values, untrained=untrained, should_stop=should_stop)
 
     def _carried_on(self) -> State:
         """The tensors, besides the shared model, that the next round depends on."""

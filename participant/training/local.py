@@ -158,12 +158,18 @@ class LocalClient:
             self._model.load(own)
 
     def deliver(
-        self, round_no: int, values: Float32Array | None = None, *, untrained: Float32Array | None = None
+        self,
+        round_no: int,
+        values: Float32Array | None = None,
+        *,
+        untrained: Float32Array | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
     ) -> None:
         """Take the weights to train round `round_no` from: `values`, or what is already in `shared`.
 
         untrained: for a participant that has not finished a round, the weights it would get if nobody had trained yet.
-        If others have, its local batch-norm layers do not fit the delivered weights and are re-estimated.
+        If others have, its local batch-norm layers do not fit the delivered weights and are re-estimated. should_stop:
+        asked after every batch of a strategy that learns from a delivery; what it learnt is then not to be used.
         """
         if values is not None:
             self.shared[...] = values
@@ -176,7 +182,7 @@ class LocalClient:
         if moved and Part.BATCH_NORM in strategy.home:
             self._work.shared_model.reestimate()
         if strategy.acts_on_delivery:
-            self._work.begin_round(round_no)
+            self._work.begin_round(round_no, should_stop)
             strategy.deliver(self._work)
         self._model.publish()
 

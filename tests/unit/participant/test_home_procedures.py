@@ -111,6 +111,27 @@ def test_a_difference_to_another_update_is_refused(tmp_path: Path) -> None:
         trained(run, replace(order(4, weights), base=3))
 
 
+def test_a_delivery_that_is_learnt_from_can_be_stopped_and_leaves_no_trace(tmp_path: Path) -> None:
+    """FedALA learns for at least ten epochs from its second delivery. Stopped after six batches, training asks once."""
+    asked = 0
+
+    def stops() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 5
+
+    ends = []
+    for number, disturbs in enumerate((False, True)):
+        (tmp_path / str(number) / "state").mkdir(parents=True)
+        run = opened(tmp_path / str(number), plan("fedala"))
+        weights, _ = mixed(trained(run, order(0, shared(INITIAL, "fedala"))))
+        if disturbs:
+            assert run.train(order(1, weights), stops) is None
+        ends.append(trained(run, order(1, weights)))
+    assert asked == 7
+    assert ends[0] == ends[1]
+
+
 def test_what_is_kept_matters_to_the_result(tmp_path: Path) -> None:
     """Otherwise the test above could not fail: a participant that forgets its second model hands over another one."""
     kept = ended(tmp_path / "kept", "a second model", reopens=False)
