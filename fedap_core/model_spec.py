@@ -53,6 +53,11 @@ class ModelSpec:
         return shared_tensors(self.tensors, home)
 
     @property
+    def variances(self) -> frozenset[str]:
+        """Names of the tensors that hold running variances."""
+        return frozenset(tensor.name for tensor in self.tensors if tensor.is_variance)
+
+    @property
     def features(self) -> int:
         """Number of inputs of the classification layer; 0 if it has no weight matrix."""
         head = self.head[-1]

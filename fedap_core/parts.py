@@ -13,6 +13,13 @@ from dataclasses import dataclass
 
 from fedap_core.errors import InvalidInput
 
+LARGEST_VALUE = 1e6
+"""Largest magnitude of a value in a model that a participant uses, and of a running mean that is mixed. Weights of a
+working network are far smaller; products of larger ones overflow in the next layers."""
+
+LARGEST_VARIANCE = LARGEST_VALUE**2
+"""The same for a running variance, which is a square."""
+
 
 class Part(enum.IntEnum):
     """The part a tensor belongs to. The order is the precedence among tied tensors: the most private alias decides."""

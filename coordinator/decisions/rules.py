@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from fedap_core.errors import InvalidInput
 from fedap_core.participation import require_participation
+from fedap_core.parts import LARGEST_VALUE
 from fedap_core.strategies import Measure, Phase, RoundPlan, Strategy
 from protocol.messages import Sealing
 
@@ -76,7 +77,7 @@ class AdmissionRules:
     """
 
     max_value: float = 1e4
-    max_statistic: float = 1e6
+    max_statistic: float = LARGEST_VALUE
     max_step: float = 10.0
     max_outlier: float = 10.0
 

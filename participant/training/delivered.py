@@ -74,7 +74,7 @@ def _differing(state: State, own_file: Path) -> str | None:
 
 
 def delivered_values(
-    order: Train | Finish, weights: TensorSet, layout: Layout, *, own: Float32Array
+    order: Train | Finish, weights: TensorSet, layout: Layout, *, own: Float32Array, spec: ModelSpec
 ) -> tuple[Float32Array | None, Refusal | None]:
     """Return (values, None), or (None, why they must not replace the participant's own).
 
@@ -88,7 +88,7 @@ def delivered_values(
         if isinstance(order, Train):
             raise
         return None, Refusal(code="wrong-tensors", reason=str(error))
-    refused = unsound(values, layout, what, own=own)
+    refused = unsound(values, layout, what, own=own, variances=spec.variances)
     return (values, None) if refused is None else (None, refused)
 
 
@@ -106,7 +106,7 @@ def unsound_state(state: State, spec: ModelSpec, what: str) -> Refusal | None:
     if not layout.specs:
         return None
     flat = np.concatenate([state[one.name].numpy().reshape(-1) for one in layout.specs])
-    return unsound(flat.astype(np.float32, copy=False), layout, what)
+    return unsound(flat.astype(np.float32, copy=False), layout, what, variances=spec.variances)
 
 
 def state_digest(state: State) -> str:

@@ -70,14 +70,13 @@ class HomeRun:
         threads = settings.threads or self._plan.compute.threads
         use_threads(threads)
         name = welcome.participant
-        variances = frozenset(tensor.name for tensor in spec.tensors if tensor.is_variance)
-        private = steps_of(settings.update_privacy, self._strategy, welcome, PrivacyLedger.of(state), variances)
+        private = steps_of(settings.update_privacy, self._strategy, welcome, PrivacyLedger.of(state), spec.variances)
         self._outgoing = OutgoingTensors(
             encoding=encoding_of(self._plan.encoding),
             participant=name,
             seed=self._plan.seed,
             steps=(*private, *settings.outgoing_steps),
-            variances=variances,
+            variances=spec.variances,
         )
         self._feedback = Feedback(self._outgoing)
         self._positions = data.split(
@@ -309,7 +308,7 @@ class HomeRun:
             weights = self._outgoing.in_full(layout, base + weights.flat())
         if weights is None or self.refused is not None:
             return
-        values, self.refused = delivered_values(order, weights, layout, own=own)
+        values, self.refused = delivered_values(order, weights, layout, own=own, spec=self._spec)
         if values is None:
             return
         brought = self._sealed is None or order.uploads is not None  # else they are our own, unknown to others

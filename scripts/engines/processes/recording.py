@@ -77,6 +77,14 @@ class RunRecorder:
         while self._is_complete(self._next) and (is_last or self._next + 1 < self._settings.rounds):
             self._write(self._next)
 
+    def require_complete(self, logs: Path) -> None:
+        """Refuse a run that is over and lacks rounds: members that refuse a delivered model do not score it."""
+        if not self.is_over or self._next >= self._settings.rounds:
+            return
+        scored = len(self._journal_rounds.rounds[self._next].scores)
+        fix = f"A member that refuses a model says why in its log, in {logs}. Scale the data of all clients alike."
+        raise InvalidInput(f"scores of round {self._next + 1}", scored, str(self._drawn(self._next + 1)), fix)
+
     # ---- facts
 
     def _take(self, fact: facts.Fact, at: float) -> None:

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedap_core.errors import InvalidInput
 from participant.config import JoinSettings
 from participant.record.model_file import read_spec
 from participant.record.private_state import PERSONAL
@@ -77,6 +78,7 @@ class _Federation:
         self._folder = folder
         self._options = options
         self._home = folder.path.absolute() / "federation"  # relative paths in a configuration start at its file
+        self._mark = self._home / "identity"
         self._coordinator = self._home / "coordinator"
         self._names = cohort.names
 
@@ -105,7 +107,7 @@ class _Federation:
 
     def _take_home(self) -> None:
         """Resume in the folder of an earlier call with the same settings; remove one of other settings."""
-        mark, wanted = self._home / "identity", f"{self._settings.identity}, {self._settings.rounds} rounds"
+        mark, wanted = self._mark, f"{self._settings.identity}, {self._settings.rounds} rounds"
         if self._home.exists() and not (mark.exists() and mark.read_text(encoding="utf-8") == wanted):
             shutil.rmtree(self._home)
         self._home.mkdir(parents=True, exist_ok=True)
@@ -204,7 +206,7 @@ class _Federation:
                     farewell_ends = time.monotonic() + FAREWELL_S
                 if farewell_ends is not None and time.monotonic() > farewell_ends:
                     break
-            recorder.catch_up(is_last=True)
+            self._complete(recorder)
         finally:
             recorder.close()
             os.close(self._coordinator_output)
@@ -214,9 +216,18 @@ class _Federation:
     def _record_finished(self, start: Start) -> None:
         recorder = self._recorder(start)
         try:
-            recorder.catch_up(is_last=True)
+            self._complete(recorder)
         finally:
             recorder.close()
+
+    def _complete(self, recorder: RunRecorder) -> None:
+        """Write the last rounds. If any is missing, the next call begins anew: this federation has nothing to add."""
+        recorder.catch_up(is_last=True)
+        try:
+            recorder.require_complete(self._home / "logs")
+        except InvalidInput:
+            self._mark.unlink()
+            raise
 
     def _recorder(self, start: Start) -> RunRecorder:
         from scripts.engines.processes.recording import RunRecorder  # after the last fork: participants do not need it

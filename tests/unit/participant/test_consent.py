@@ -186,3 +186,10 @@ def test_a_model_that_there_is_nothing_to_compare_with_is_judged_by_its_size_alo
     far = np.full(4, 5e5, dtype=np.float32)
     assert unsound(far, LAYOUT, "train 1") is None
     assert unsound(far, LAYOUT, "train 1", own=np.ones(4, dtype=np.float32)) is not None
+
+
+def test_a_running_variance_may_be_as_large_as_the_square_of_a_value() -> None:
+    squares = np.full(4, 9e11, dtype=np.float32)
+    assert unsound(squares, LAYOUT, "train 1") is not None
+    assert unsound(squares, LAYOUT, "train 1", variances={"w"}) is None
+    assert unsound(2 * squares, LAYOUT, "train 1", variances={"w"}) is not None
