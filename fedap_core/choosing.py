@@ -19,13 +19,25 @@ FEDERATED = "federated"
 """The model that the federation's algorithm hands over."""
 FINE_TUNED = "fine-tuned"
 """That model after further local training."""
+OWN = "own"
+"""The participant's own last model in the federation, kept because the last delivery was refused or had no weights."""
 ALONE = "alone"
 """The model trained only on the participant's own data."""
 BEST = "best"
 """Stands for the chosen model."""
 
-_SUBJECTS = {FEDERATED: "together", FINE_TUNED: "together and fine-tuned", ALONE: "alone"}
-_NAMES = {FEDERATED: "the federated model", FINE_TUNED: "the fine-tuned model", ALONE: "your own model"}
+_SUBJECTS = {
+    FEDERATED: "together",
+    OWN: "without the last delivery",
+    FINE_TUNED: "together and fine-tuned",
+    ALONE: "alone",
+}
+_NAMES = {
+    FEDERATED: "the federated model",
+    OWN: "the model kept instead of the last delivery",
+    FINE_TUNED: "the fine-tuned model",
+    ALONE: "your own model",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +139,12 @@ def candidate_of(name: str, scores: Sequence[Mapping[str, Any]]) -> Candidate:
         if one["samples"] > 0
     }
     return Candidate(name=name, validation=counts.get("validation"), test=counts.get("test"))
+
+
+def instead_sentence(instead: str) -> str:
+    """Say that the run ended without a federated model for this participant; empty if it has one. instead: the model
+    kept, and why."""
+    return f"The last federated model was not used; kept instead: {instead}." if instead else ""
 
 
 def choose(candidates: Sequence[Candidate]) -> Choice:

@@ -230,9 +230,12 @@ def _home_settings(settings: JoinSettings, key: GroupKey | None, *, hosted: bool
 
 
 def _comparison(settings: JoinSettings) -> list[str]:
-    """Lines that compare the federated model with the one trained alone, if there is one."""
-    kept = kept_models(settings.state) if settings.also_local else None
-    return [] if kept is None else kept.words()
+    """Lines that compare the federated model with the one trained alone, if there is one, or say that there is no
+    federated one."""
+    kept = kept_models(settings.state)
+    if kept is None:
+        return []
+    return kept.words() if settings.also_local else kept.instead_words()
 
 
 def _wait(ended: queue.SimpleQueue[End | BaseException]) -> End | BaseException:

@@ -72,9 +72,10 @@ class Step(Record):
 class Score(Record):
     """Scores of one model on one part of the data; never results of single samples.
 
-    model: `delivered` is the mixed model before further training, `trained` the one after it, `handed-over` the one to
-        keep if the run ended now, if the algorithm uses another one for that; `alone` the one trained on the
-        participant's own data only, in a `goodbye` whose sender shares that score.
+    model: `delivered` is the mixed model before further training, `trained` the one after it, in a `goodbye` the
+        sender's own last one, if it did not use the weights of `finish`; `handed-over` the one to keep if the run ended
+        now, if the algorithm uses another one for that; `alone` the one trained on the participant's own data only, in
+        a `goodbye` whose sender shares that score.
     split: the part of the participant's data.
     samples: number of samples.
     correct: number of samples that were classified correctly.

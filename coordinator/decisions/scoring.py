@@ -2,7 +2,8 @@
 
 A report may have scores of several models: the one that the participant would keep if the run ended now, the delivered
 one, the one trained from it. They count in this order (`fedap_core.workspace`). All but the trained one result from the
-round before the report's.
+round before the report's. Nothing is trained after `finish`: in a goodbye the trained model, too, is of the round
+before, and stands for last weights that the member did not use.
 """
 
 from __future__ import annotations
@@ -32,4 +33,5 @@ def scored(report: facts.UpdateAccepted | facts.GoodbyeAccepted, split: str) -> 
     score = scores_by_split(report.scores).get(split)
     if score is None:
         return None
-    return report.round_no - (score.model != TRAINED), score
+    is_earlier = score.model != TRAINED or isinstance(report, facts.GoodbyeAccepted)
+    return report.round_no - is_earlier, score

@@ -16,7 +16,17 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from fedap_core.choosing import ALONE, FEDERATED, FINE_TUNED, Candidate, Choice, candidate_of, choose
+from fedap_core.choosing import (
+    ALONE,
+    FEDERATED,
+    FINE_TUNED,
+    OWN,
+    Candidate,
+    Choice,
+    candidate_of,
+    choose,
+    instead_sentence,
+)
 from fedap_core.errors import InvalidInput
 from fedap_core.model_spec import notes_of
 from fedap_core.similarity import unlike_sentence
@@ -68,6 +78,8 @@ class HomeOverview:
     choice: Choice | None
     alone_round: int | None
     federated_round: int | None
+    instead: str
+    """A sentence that the last federated model was not used; empty if it was or is still to come."""
     unlike: str
     """A sentence that no other member has similar data, if the coordinator reported that; otherwise empty."""
     totals: tuple[LedgerTotal, ...]
@@ -107,7 +119,8 @@ class HomeFollower:
             candidates=tuple(judged),
             choice=choose(judged) if judged else None,
             alone_round=_round_of(models.get(ALONE)),
-            federated_round=_judged_round(models.get(FEDERATED)),
+            federated_round=_judged_round(models.get(FEDERATED) or models.get(OWN)),
+            instead=instead_sentence(_instead(saved)),
             unlike=_unlike(saved, _name_in(self._state, run)),
             totals=self._ledger.totals(),
             ledger=tuple(reversed(self._ledger.latest)),
@@ -142,9 +155,10 @@ def _saved(state: Path, run: str | None) -> dict[str, dict[str, Any]]:
 
 
 def _models(saved: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Map each model to the saved step with its scores: the latest step has those of the federation's model."""
+    """Map each model to the saved step with its scores: the latest step has those of the federation's model, or of the
+    one kept instead."""
     steps = [name for name in saved if name.startswith("round-")]
-    found = {FEDERATED: saved[steps[-1]]} if steps else {}
+    found = {OWN if _instead(saved) else FEDERATED: saved[steps[-1]]} if steps else {}
     return found | {name: saved[name] for name in (FINE_TUNED, ALONE) if name in saved}
 
 
@@ -160,6 +174,11 @@ def _judged_round(step: Mapping[str, Any] | None) -> int | None:
 def _name_in(state: Path, run: str | None) -> str:
     """The participant's name in the run, from the agreed terms."""
     return "" if run is None else str(_read_json(state / "state" / run / "agreement.json").get("participant", ""))
+
+
+def _instead(saved: Mapping[str, dict[str, Any]]) -> str:
+    """Which model is kept instead of the last delivery, and why; empty if that was used or is still to come."""
+    return next((one["facts"].get("instead", "") for one in saved.values() if one.get("kind") == "goodbye"), "")
 
 
 def _unlike(saved: Mapping[str, dict[str, Any]], name: str) -> str:
@@ -182,7 +201,7 @@ def _scores(path: Path, run: str | None, saved: Mapping[str, dict[str, Any]]) ->
                 if one["run"] == run and one["accuracy"] is not None:
                     found[int(one["round_no"])] = float(one["accuracy"])
     for step in saved.values():
-        if step.get("kind") == "goodbye":
+        if step.get("kind") == "goodbye" and not _instead(saved):
             last = candidate_of(FEDERATED, step["facts"].get("scores", ())).test
             if last is not None:
                 found[int(step["round_no"])] = last.accuracy

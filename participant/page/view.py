@@ -5,14 +5,19 @@ Pure: takes an overview, returns the values of the template.
 
 from __future__ import annotations
 
-from fedap_core.choosing import ALONE, FEDERATED, FINE_TUNED
+from fedap_core.choosing import ALONE, FEDERATED, FINE_TUNED, OWN
 from participant.page.reading import HomeOverview
 from protocol.host.web.curves import NARROW, CurveLine, curves, thinned
 from protocol.host.web.live import Context
 
 PARTS = ("stage", "models", "accuracy", "ledger")
 
-_NAMES = {FEDERATED: "Together", FINE_TUNED: "Together, fine-tuned", ALONE: "Alone"}
+_NAMES = {
+    FEDERATED: "Together",
+    OWN: "Without the last delivery",
+    FINE_TUNED: "Together, fine-tuned",
+    ALONE: "Alone",
+}
 
 
 def context_of(home: HomeOverview) -> Context:
@@ -31,7 +36,7 @@ def context_of(home: HomeOverview) -> Context:
         "shown_round": (home.federated_round or home.round) if home.finished else home.round,
         "done_percent": f"{100 * home.done:.1f}",
         "names": _NAMES,
-        "rounds_of": {FEDERATED: home.federated_round, ALONE: home.alone_round, FINE_TUNED: home.federated_round},
+        "rounds_of": {ALONE: home.alone_round} | dict.fromkeys((FEDERATED, OWN, FINE_TUNED), home.federated_round),
         "choice_words": [] if choice is None else [choice.sentence, choice.test_sentence],
         "is_better_alone": choice is not None and choice.name == ALONE and choice.is_clear,
         "curves_wide": curves(lines, described=described) if lines else None,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from fedap_core.choosing import ALONE, BEST, FEDERATED, FINE_TUNED
+from fedap_core.choosing import ALONE, BEST, FINE_TUNED
 from fedap_core.errors import InvalidInput, require_known
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
@@ -44,9 +44,10 @@ def export_bundle(
 ) -> str:
     """Write a model of a state folder, with its notes, to a separate file; return lines that say which one and why.
 
-    which: federated, fine-tuned, alone, or best: the best one on the participant's validation samples. own: instead,
-    the model after the participant's own last training, which also exists before a run has ended. form: a key of
-    WRITERS; by default from the name of `out`: .onnx means onnx, anything else safetensors.
+    which: federated, fine-tuned, alone, or best: the best one on the participant's validation samples. Without a last
+    delivery that could be used there is no federated model, and the one kept instead is `own`. own: the model after the
+    participant's own last training, which also exists before a run has ended. form: a key of WRITERS; by default from
+    the name of `out`: .onnx means onnx, anything else safetensors.
     """
     form = form or ("onnx" if out.suffix == ".onnx" else "safetensors")
     require_known("format", form, WRITERS)
@@ -117,7 +118,7 @@ def _chosen_model(kept: KeptModels, which: str) -> tuple[ModelSpec, State, dict[
     model, notes = kept.models[name], dict(kept.notes)
     why = kept.choice.sentence if which == BEST else f"requested by --which {which}"
     notes |= {"which": name, "why": why}
-    if name != FEDERATED:
+    if name in _MADE:
         tallies = {"test": model.candidate.test, "validation": model.candidate.validation}
         notes |= {f"{split}_accuracy": f"{one.accuracy:.6f}" for split, one in tallies.items() if one is not None}
         notes |= {"rounds": str(model.rounds), "model": _MADE[name]}

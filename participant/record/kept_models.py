@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedap_core.choosing import ALONE, FEDERATED, FINE_TUNED, Candidate, Choice, candidate_of, choose
+from fedap_core.choosing import (
+    ALONE,
+    FEDERATED,
+    FINE_TUNED,
+    OWN,
+    Candidate,
+    Choice,
+    candidate_of,
+    choose,
+    instead_sentence,
+)
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
 from fedap_core.similarity import unlike_sentence
@@ -44,15 +54,23 @@ class KeptModels:
     """This participant's row of W, largest weight first: weights by member, as sent by the coordinator."""
     similarity: float | None = None
     """Similarity to the most similar member, if the coordinator sent it."""
+    instead: str = ""
+    """Which model is kept instead of the last delivery, and why; empty if that was used."""
 
     def words(self) -> list[str]:
-        """Lines for the user: how the models compare, if there are several, and whether no other member is similar."""
+        """Lines for the user: whether the last delivery was not used, how the models compare, if there are several, and
+        whether no other member is similar."""
         if len(self.models) < 2:
-            return self._fit_words()
+            return self.instead_words() + self._fit_words()
         alone = self.models.get(ALONE)
         short = alone is not None and alone.rounds < self.rounds
         note = f"Training alone was stopped after {alone.rounds} of {self.rounds} rounds." if alone and short else ""
-        return [line for line in (self.choice.sentence, self.choice.test_sentence, note) if line] + self._fit_words()
+        compared = [line for line in (self.choice.sentence, self.choice.test_sentence, note) if line]
+        return self.instead_words() + compared + self._fit_words()
+
+    def instead_words(self) -> list[str]:
+        """A line saying that the last delivery was not used, if so."""
+        return [instead_sentence(self.instead)] if self.instead else []
 
     def _fit_words(self) -> list[str]:
         """A line saying that no other member has similar data, if the coordinator reported that."""
@@ -71,28 +89,31 @@ def kept_models(state: Path) -> KeptModels | None:
     final = files.latest()
     if final is None or final.kind != Goodbye.KIND:
         final = None
-    federated = KeptModel(
-        candidate=_candidate(FEDERATED, final),
+    facts: Mapping[str, Any] = {} if final is None else final.facts
+    instead = str(facts.get("instead", ""))
+    name = OWN if instead else FEDERATED
+    last = KeptModel(
+        candidate=_candidate(name, final),
         rounds=int(notes.get("rounds", "0")),
         model=tensors,
         judged=_judged(final),
     )
-    models = {FEDERATED: federated}
+    models = {name: last}
     for name in (ALONE, FINE_TUNED):
         saved = None if final is None else files.read_beside(name)
         if saved is not None:
             rounds = saved.round_no + (name == ALONE)
             candidate = _candidate(name, saved)
             models[name] = KeptModel(candidate=candidate, rounds=rounds, model=dict(saved.model), judged=_judged(saved))
-    facts: Mapping[str, Any] = {} if final is None else final.facts
     return KeptModels(
         spec=spec,
         notes=notes,
-        rounds=federated.rounds,
+        rounds=last.rounds,
         models=models,
         choice=choose([one.candidate for one in models.values()]),
         mixed_from=facts.get("mixed_from") or {},
         similarity=facts.get("similarity"),
+        instead=instead,
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedap_core.choosing import BEST, HitCount
+from fedap_core.choosing import BEST, HitCount, instead_sentence
 from participant.record.agreement import read_terms
 from participant.record.kept_models import KeptModel, KeptModels
 from participant.record.private_state import replace_text
@@ -60,6 +60,7 @@ def card_of(kept: KeptModels, which: str, terms: Mapping[str, Any] | None) -> Ca
             "settings": dict(plan),
             "mixed_from": dict(kept.mixed_from),
             "similarity": kept.similarity,
+            "kept_instead": kept.instead,
         },
         "privacy": {
             "sealed": plan.get("sealed") is not None,
@@ -131,6 +132,9 @@ def markdown(card: Card) -> Iterator[str]:
     yield ""
     yield card["why"]
     yield ""
+    if run["kept_instead"]:
+        yield instead_sentence(run["kept_instead"])
+        yield ""
     yield from _table(
         ("model", "validation accuracy (95 % interval)", "test accuracy (95 % interval)"),
         [

@@ -18,7 +18,7 @@ from fedap_core import measures
 from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import State
 from fedap_core.strategies import Measure, Strategy, make_strategy
-from fedap_core.workspace import DELIVERED, HANDED_OVER
+from fedap_core.workspace import DELIVERED, TRAINED, headline_rank
 from participant.decisions.consent import Refusal, require_layouts, strategy_of
 from participant.decisions.events import Report
 from participant.decisions.layouts import floating_layout, shared_layout
@@ -192,12 +192,15 @@ class HomeRun:
 
     def finish(self, order: Finish) -> Goodbye:
         """Take the last weights, evaluate, and save the personal model. Unsound weights are refused: the personal model
-        is then the one after the own last training."""
+        is then the one after the own last training, and no score is that of a delivered model."""
         if not self._has_not_begun() or order.weights is not None:
             self._enter("mixed")
         self._deliver(order)
         evaluations = self._examiner.examine(self._client, order.round_no)
-        scores = self._scores(evaluations)
+        scores, instead = self._scores(evaluations), self._kept_instead(order)
+        if instead:
+            own = (replace(one, model=TRAINED) if one.model == DELIVERED else one for one in scores)
+            scores = () if self._has_not_begun() else tuple(own)
         if self._settings.share_comparison:
             self.train_alone(lambda: False)
         saved = SavedRound(
@@ -213,10 +216,11 @@ class HomeRun:
                 "reason": order.reason,
                 "mixed_from": {one.member: one.weight for one in order.mixed_from} if self.refused is None else {},
                 "similarity": order.similarity,
+                "instead": instead,
             },
         )
         personal = self._client.handed_over(order.round_no)
-        self._state.write_personal(self._spec, personal, self._provenance(order, scores))
+        self._state.write_personal(self._spec, personal, self._provenance(order, scores, instead))
         self._files.write_latest(saved)
         self._latest = saved
         return goodbye_of(self._welcome.run, saved, self._outgoing, self._sealed)
@@ -237,7 +241,7 @@ class HomeRun:
             should_stop=should_stop,
             tell=is_over,
         )
-        if is_done and is_over and "validation" in self._judged:
+        if is_done and is_over and "validation" in self._judged and not saved.facts.get("instead"):
             epochs = self._strategy.finetune + self._plan.sgd.epochs
             client = self._client_of(replace(self._strategy, finetune=epochs), self._start)
             fine_tune(client, self._files, saved, self._judged)
@@ -354,10 +358,8 @@ class HomeRun:
     def _scores(self, evaluations: Evaluations) -> tuple[Score, ...]:
         return tuple(score_of(part, one, model=model) for (model, part), one in evaluations.items())
 
-    def _provenance(self, order: Finish, scores: tuple[Score, ...]) -> dict[str, str]:
-        final = {s.split: s for s in scores if s.model == DELIVERED} | {
-            s.split: s for s in scores if s.model == HANDED_OVER
-        }
+    def _provenance(self, order: Finish, scores: tuple[Score, ...], instead: str) -> dict[str, str]:
+        final = {s.split: s for s in sorted(scores, key=lambda one: -headline_rank(one.model))}
         described = {f"{s.split}_accuracy": f"{s.correct / s.samples:.6f}" for s in final.values() if s.samples}
         described |= {split: str(s.samples) for split, s in ((f"{name}_samples", s) for name, s in final.items())}
         return {
@@ -368,14 +370,15 @@ class HomeRun:
             "ended": order.reason,
             "seed": str(self._plan.seed),
             "train_samples": str(len(self._positions["train"])),
-            "model": self._which_model(order),
+            "model": instead or f"mixed after round {order.round_no}",
             **described,
         }
 
-    def _which_model(self, order: Finish) -> str:
-        """Say which model is kept, and why."""
-        if order.weights is not None and self.refused is None:
-            return f"mixed after round {order.round_no}"
+    def _kept_instead(self, order: Finish) -> str:
+        """Say which model is kept instead of the one that `finish` should deliver, and why; empty if that one is."""
+        shares = bool(shared_layout(self._spec, self._strategy).specs)
+        if self.refused is None and (order.weights is not None or not shares):
+            return ""
         why = "finish brought no weights" if self.refused is None else f"refused: {self.refused.reason}"
         rounds = 0 if self._latest is None else self._latest.round_no + 1
         own = "the initial model" if self._has_not_begun() else f"own training of round {rounds}"

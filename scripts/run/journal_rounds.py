@@ -108,9 +108,10 @@ class JournalRounds:
     def _add_scores(self, fact: facts.UpdateAccepted | facts.GoodbyeAccepted, round_no: int) -> None:
         """Add a report's scores to the round they evaluate: scores of a delivered model belong to the round before.
 
-        See `coordinator.decisions.scoring`.
+        See `coordinator.decisions.scoring`. A member that did not use the last weights scores no model of the run.
         """
-        if fact.scores:
+        delivered = all(score.model != TRAINED for score in fact.scores)
+        if fact.scores and (delivered or isinstance(fact, facts.UpdateAccepted)):
             judged = self.rounds[round_no - any(score.model != TRAINED for score in fact.scores)]
             judged.scores[fact.member] = {(score.model, score.split): score for score in fact.scores}
             judged.stored_under[fact.member] = fact.round_no

@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from coordinator.cli import main as coordinator
 from fedap_core.errors import InvalidInput
 from scripts.engines.processes.children import ChildFailed
 from scripts.engines.processes.run import ProcessOptions, run_processes
+from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
 from tests.integration.test_processes_engine import require_equal, run_both
-from tests.support.cohorts import clients_of, run_small, small_run
+from tests.support.cohorts import clients_of, run_command, run_small, small_run
 
 
 def signals(folder: Path, *, times: float, sites: int = 1, others: float | None = None) -> RunSettings:
@@ -44,12 +46,16 @@ def test_an_anchor_that_every_member_would_refuse_ends_the_run_before_anybody_wa
 
 
 def test_a_run_whose_models_were_refused_ends_in_a_sentence_and_leaves_a_usable_folder(tmp_path: Path) -> None:
-    """The first of three sites measures in other units: the mean of all running variances is far from its own."""
+    """The first of three sites measures in other units: the mean of all running variances is far from its own. Its last
+    score is of the model it trained itself, and the coordinator says so."""
     settings = signals(tmp_path, times=1.0, sites=3, others=1000.0)
     cohort = clients_of(settings)
     for _ in range(2):
         with pytest.raises(InvalidInput, match=r"scores of round 1: got 2, expected 3\. .*says why in its log, in "):
             run_processes(settings, cohort, ProcessOptions(root=tmp_path))
+    ended = RunFolder(tmp_path, settings).path / "federation" / "coordinator"
+    shown = run_command(coordinator, "status", str(ended))
+    assert "Last evaluation: round 3, mean test accuracy of the delivered model and the model after" in shown.out
     folder = run_small(tmp_path, settings, cohort=cohort)
     assert [record["round"] for record in folder.rounds()] == [0, 1, 2]
     assert "order.refused" in "".join(log.read_text() for log in folder.path.glob("federation/logs/*.log"))
