@@ -226,7 +226,9 @@ class LocalClient:
     def handed_over(self, round_no: int) -> State:
         """Return copies of all tensors of the model to predict with, before round `round_no` is trained."""
         self._model.receive()
-        return self._to_hand_over(round_no).state()
+        state = self._to_hand_over(round_no).state()
+        self._finished = None  # weights may be mixed after a run was saved, without a delivery
+        return state
 
     def state(self) -> State:
         """Return copies of all tensors of the exchanged model, BN included."""

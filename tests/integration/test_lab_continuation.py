@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.engines import inline
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import saved_settings
 from tests.support.cohorts import (
@@ -34,6 +36,17 @@ def test_longer_run_continues_from_a_shorter_one_and_equals_a_run_made_at_once(a
     in_steps = RunFolder(tmp_path / "two steps", longer)
     assert model_bits(in_steps) == model_bits(at_once)
     assert numbers_of(in_steps) == numbers_of(at_once)
+
+
+def test_saving_after_every_round_changes_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those of clients that are next evaluated without being trained in between."""
+    settings = small_run("fedavg", rounds=6, participation=0.34, options={"reestimate": True})
+    at_once = run_small(tmp_path / "at once", settings)
+    monkeypatch.setattr(inline, "SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr(inline, "SAVING_SHARE", math.inf)
+    saved = run_small(tmp_path / "saved", settings)
+    assert numbers_of(saved) == numbers_of(at_once)
+    assert model_bits(saved) == model_bits(at_once)
 
 
 def test_finished_run_is_never_run_again(tmp_path: Path) -> None:
