@@ -34,6 +34,10 @@ ARRAYS = {
     "span": "(n, 2) first and last + 1 time step of a window in its recording; overlapping windows are never divided",
     "id": "(n,) name of a sample in predictions; default: its number",
 }
+_MOST_UNNAMED = 1000
+"""Labels may be this large, or as many as there are samples, without an array of class names: larger ones are codes or
+measurements. Below it a file may lack classes that other hospitals have."""
+
 _GROUPS = ("group", "patient")
 _SITES = ("site", "subject")
 
@@ -135,9 +139,12 @@ def _labels(archive: Archive, samples: int) -> tuple[IndexArray, tuple[str, ...]
     if labels.dtype.kind not in "iu":
         raise InvalidInput(f"{archive.path}: y", f"dtype {labels.dtype}", "whole numbers from 0, or text")
     y = labels.astype(np.int64)
-    highest = int(y.max(initial=-1))
-    if not listed and highest >= max(samples, 1000):
-        raise InvalidInput(f"{archive.path}: y", f"a label {highest}", "labels from 0 without gaps")
+    highest, limit = int(y.max(initial=-1)), max(samples, _MOST_UNNAMED)
+    if not listed and highest >= limit:
+        fix = "Store the names of all classes as the array classes, or the labels as text."
+        raise InvalidInput(
+            f"{archive.path}: y", f"a label {highest}", f"numbers of classes, from 0 to {limit - 1}", fix
+        )
     return y, listed or tuple(f"class {number}" for number in range(highest + 1))
 
 

@@ -57,6 +57,12 @@ def test_text_labels_follow_the_stored_class_order(tmp_path: Path) -> None:
     assert listed.y.tolist() == [1, 0, 1]
 
 
+def test_a_file_may_lack_classes_that_others_have(tmp_path: Path) -> None:
+    dataset = loaded(tmp_path, x=np.zeros((3, 4, 4), dtype=np.uint8), y=np.array([0, 7, 0]))
+    assert dataset.y.tolist() == [0, 7, 0]
+    assert dataset.classes == tuple(f"class {number}" for number in range(8))
+
+
 def test_a_patient_is_a_group_and_a_subject_is_a_site(tmp_path: Path) -> None:
     x = np.zeros((3, 4, 4), dtype=np.uint8)
     y = np.array([[0], [1], [0]])
@@ -112,7 +118,10 @@ LABELS = np.array([0, 1])
         ({"x": IMAGES, "y": np.array([0.0, 1.0])}, "whole numbers from 0"),
         ({"x": IMAGES, "y": np.array([0, -1])}, "values from -1 to 0"),
         ({"x": IMAGES, "y": np.array([0, 2]), "classes": np.array(["a", "b"])}, "values from 0 to 2"),
-        ({"x": IMAGES, "y": np.array([0, 70_000])}, "without gaps"),
+        (
+            {"x": IMAGES, "y": np.array([0, 70_000])},
+            "a label 70000, expected numbers of classes, from 0 to 999. Store the names",
+        ),
         ({"x": np.zeros(2, dtype=np.uint8), "y": LABELS}, "images"),
         ({"x": np.zeros(2), "y": LABELS}, r"\(n, T\)"),
         ({"x": np.array([["a"], ["b"]]), "y": LABELS}, "uint8 images or numbers"),
