@@ -31,6 +31,9 @@ OVERLAPPING_LABEL = "overlapping windows"
 MIN_TRAIN_SAMPLES = 32
 """One batch of the paper's size; below it, neither BN statistics nor an accuracy mean much."""
 
+_FEWEST_TO_TRAIN = 2
+"""Batch norm cannot train on one sample."""
+
 _SAME_NEED = 1e-9
 """Needs closer than this count as equal: they differ only by rounding."""
 
@@ -71,7 +74,8 @@ def cut_validation(
     `split_client`: no time step on both sides, and no group unless a recording has to be cut in time. Tried in turn
     until at least half of the share is held back: groups divided class by class; random whole groups, leaving some of
     every class; a cut of every recording in time. If none suffices, the one that held back most. Validation is empty if
-    `share` is 0, or if every cut leaves one side empty.
+    `share` is 0, or if every cut leaves one side empty (the samples of a single patient), or too few samples to train
+    on: such a client has no validation part and no choice between models.
     """
     nothing = train[:0]
     if share == 0.0:
@@ -85,6 +89,8 @@ def cut_validation(
         return train, nothing
     enough = [cut for cut in possible if len(cut[1]) >= share * len(train) / 2.0]
     left, held = enough[0] if enough else max(possible, key=lambda cut: len(cut[1]))
+    if len(left) < _FEWEST_TO_TRAIN:
+        return train, nothing
     return train[left], train[held]
 
 

@@ -224,14 +224,18 @@ class VirtualRun:
     def _record(self, *, ended: str | None) -> None:
         """Record every member's accuracy with the model last delivered to it."""
         homes = list(self._homes.values())
-        found = {split: [home.evaluations()[split] for home in homes] for split in homes[0].splits}
+        splits = dict.fromkeys(split for home in homes for split in home.splits)  # a member may lack validation samples
+        found = {split: [home.evaluations().get(split) for home in homes] for split in splits}
         record = RoundRecord(
             number=self._recorded,
             clock=self._now,
             updates=self._machine.state.accepted,
             trained=tuple(self._trained.values()),
             splits={
-                split: tuple(ClientScore.of(one, None if ended is None else one.confusion) for one in evaluations)
+                split: tuple(
+                    None if one is None else ClientScore.of(one, None if ended is None else one.confusion)
+                    for one in evaluations
+                )
                 for split, evaluations in found.items()
             },
             ended=ended or "",

@@ -172,7 +172,6 @@ class InlineFederation:
         self._pool = pool
         self._options = options
         self._counts = tuple(len(client.splits["train"]) for client in cohort.clients)
-        self._splits = [name for name in cohort.clients[0].splits if name != "train"]
         self._mixing: Mixing | None = None
         self._nearest: NearestMembers | None = None  # replaces `_mixing` if the whole W is not kept
         self._tensors = tensors
@@ -286,13 +285,27 @@ class InlineFederation:
     def _evaluated(
         self, model: str, round_no: int, confusion: bool, receivers: Chosen
     ) -> dict[str, tuple[ClientScore | None, ...]]:
-        """Return scores by split of the clients that received a model: as delivered, or as it would be handed over."""
-        found = {split: self._pool.evaluate(split, model, round_no, receivers) for split in self._splits}
-        scores: dict[str, list[ClientScore | None]] = {
-            split: [ClientScore.of(one, one.confusion if confusion else None) for one in evaluations]
-            for split, evaluations in found.items()
-        }
-        return {split: tuple(self._among_all(known, receivers, None)) for split, known in scores.items()}
+        """Return scores by split of the clients that received a model and have this split: as delivered, or as it would
+        be handed over."""
+        scores = {}
+        for split in self._cohort.judged:
+            judged = self._holders(split, receivers)
+            known: list[ClientScore | None] = [
+                ClientScore.of(one, one.confusion if confusion else None)
+                for one in self._pool.evaluate(split, model, round_no, judged)
+            ]
+            scores[split] = tuple(self._among_all(known, judged, None))
+        return scores
+
+    def _holders(self, split: str, receivers: Chosen) -> Chosen:
+        clients = self._cohort.clients
+        if all(split in client.splits for client in clients):
+            return receivers
+        return [
+            place
+            for place in (range(len(clients)) if receivers is None else receivers)
+            if split in clients[place].splits
+        ]
 
     def _mix_nearest(self, nearest: NearestMembers, round_no: int, receivers: Chosen) -> None:
         rows = self._pool.rows

@@ -48,13 +48,15 @@ def open_federation(settings: AsyncSettings, cohort: Cohort, options: EngineOpti
         device=run.device,
         buffers=[None] * len(cohort.clients),
     )
-    splits = [name for name in cohort.clients[0].splits if name != "train"]
     spec, measured_under, _ = read_model(anchor or initial)
     rules = _rules(settings, spec, [client.name for client in clients], has_anchor=anchor is not None)
     return VirtualFederation(
         rules=rules,
         spec=spec,
-        homes={client.name: Home(client, splits, strategy) for client in clients},
+        homes={
+            client.name: Home(client, [name for name in cohort.judged if name in mine.splits], strategy)
+            for client, mine in zip(clients, cohort.clients, strict=True)
+        },
         bench=Workbench(rules, spec, start=clients[0].shared.copy(), anchor=measured_under),
     )
 

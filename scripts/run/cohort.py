@@ -25,12 +25,14 @@ if TYPE_CHECKING:  # data are divided before torch is loaded, or while it loads
 
     from fedap_core.nn.samples import Samples
 
+
 SPLIT_NAMES = {2: ("train", "test"), 3: ("train", "validation", "test")}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Client:
-    """One client: its name and, per split, the positions of its samples in the whole data set."""
+    """One client: its name and, per split, the positions of its samples in the whole data set. It has no validation
+    split if none of its training samples can be held back."""
 
     name: str
     splits: Mapping[str, IndexArray]
@@ -84,6 +86,11 @@ class Cohort:
     def names(self) -> list[str]:
         return [client.name for client in self.clients]
 
+    @property
+    def judged(self) -> tuple[str, ...]:
+        """The splits that models are evaluated on; a client may lack some."""
+        return tuple(name for name in ("validation", "test") if any(name in client.splits for client in self.clients))
+
     def described(self) -> dict[str, object]:
         """What a run folder says of its clients."""
         return {"clients": self.names, "classes": self.data.classes, "class_counts": self.class_counts()}
@@ -101,15 +108,9 @@ def make_cohort(settings: CohortSettings, seed: int) -> Cohort:
     """Load the data and divide them among clients; the same settings and seed give the same clients."""
     data = load_dataset(settings.data, DataOptions(options=settings.data_options))
     shares = _divide(settings, data, seed)
-    names = SPLIT_NAMES[len(settings.fractions)]
     clients = []
     for name, indices in shares:
-        sides = _split(settings, data, indices, generator(seed, purpose="split", participant=name))
-        parts = dict(zip(names, sides, strict=True))
-        if settings.validation and "validation" not in parts:
-            rng = generator(seed, purpose="validation", participant=name)
-            train, held = _hold_back(settings, data, parts["train"], rng)
-            parts = {"train": train, "validation": held, "test": parts["test"]}
+        parts = _parts_of(settings, data, name, indices, seed)
         splits.require_samples(name, tuple(parts.values()), min_train=settings.min_samples)
         clients.append(Client(name=name, splits=parts))
     return Cohort(data=data, clients=tuple(sorted(clients, key=lambda client: client.name)))
@@ -138,6 +139,21 @@ def _divide(settings: CohortSettings, data: Dataset, seed: int) -> list[tuple[st
     return [(f"c{number + 1:0{width}d}", indices) for number, indices in enumerate(shares)]
 
 
+def _parts_of(
+    settings: CohortSettings, data: Dataset, name: str, indices: IndexArray, seed: int
+) -> dict[str, IndexArray]:
+    """Divide one client's samples into its splits, the same for every algorithm."""
+    sides = _split(settings, data, indices, generator(seed, purpose="split", participant=name))
+    parts = dict(zip(SPLIT_NAMES[len(settings.fractions)], sides, strict=True))
+    if not settings.validation or "validation" in parts:
+        return parts
+    groups = np.arange(len(data.y), dtype=np.int64) if settings.overlapping_windows else data.group
+    spans = None if settings.overlapping_windows else data.span
+    rng = generator(seed, purpose="validation", participant=name)
+    train, held = splits.cut_validation(parts["train"], data.y, groups, spans, share=settings.validation, rng=rng)
+    return {"train": train, "validation": held, "test": parts["test"]} if len(held) else parts
+
+
 def _split(
     settings: CohortSettings, data: Dataset, indices: IndexArray, rng: np.random.Generator
 ) -> tuple[IndexArray, ...]:
@@ -148,12 +164,3 @@ def _split(
         spans = None if data.span is None else data.span[indices]
         sides = splits.split_client(labels, data.group[indices], spans, fractions=settings.fractions, rng=rng)
     return tuple(indices[side] for side in sides)
-
-
-def _hold_back(
-    settings: CohortSettings, data: Dataset, train: IndexArray, rng: np.random.Generator
-) -> tuple[IndexArray, ...]:
-    """Cut the training half into (training, validation), the same for every algorithm."""
-    groups = np.arange(len(data.y), dtype=np.int64) if settings.overlapping_windows else data.group
-    spans = None if settings.overlapping_windows else data.span
-    return splits.cut_validation(train, data.y, groups, spans, share=settings.validation, rng=rng)

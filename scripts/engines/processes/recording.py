@@ -51,7 +51,7 @@ class RunRecorder:
         self._on_round = on_round
         self._names = cohort.names
         self._counts = {client.name: len(client.splits["train"]) for client in cohort.clients}
-        self._splits = [name for name in cohort.clients[0].splits if name != "train"]
+        self._splits = cohort.judged
         self._journal = SqliteJournal(source / JOURNAL, read_only=True)
         self._traffic = TrafficCounts(source, key=lambda _closed, member, round_no, way: (member, round_no, way))
         self._serial = 0
@@ -223,7 +223,9 @@ class RunRecorder:
             for split in self._splits
         }
 
-    def _score_of(self, name: str, model: str, split: str, tables: Mapping[str, int]) -> ClientScore:
+    def _score_of(self, name: str, model: str, split: str, tables: Mapping[str, int]) -> ClientScore | None:
+        if (model, split) not in self._score[name]:  # it has no validation samples
+            return None
         table = confusion_of(self._source, name, tables[name], split) if name in tables else None
         return ClientScore.of(self._score[name][model, split], table)
 
