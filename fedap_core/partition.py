@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -56,10 +57,12 @@ def dirichlet(
     alpha: float,
     rng: np.random.Generator,
     min_samples: int = 1,
+    has_enough: Callable[[int, IndexArray], bool] = lambda _client, _samples: True,
 ) -> Partition:
     """Label shift and size shift: each class is divided among all clients by one draw of Dirichlet(alpha).
 
-    labels, groups: (n,). Redrawn until every client has min_samples. A group counts as its most frequent label.
+    labels, groups: (n,). Redrawn until every client has min_samples and has_enough, called with its number and its
+    samples, the smallest client first, agrees. A group counts as its most frequent label.
     """
     _check_alpha(alpha)
     if min_samples < 1:
@@ -71,11 +74,15 @@ def dirichlet(
         for label in np.unique(units.label):
             chosen = rng.permutation(np.flatnonzero(units.label == label))
             owner[chosen] = _apportion(units.size[chosen], rng.dirichlet(concentration))
-        smallest = int(np.bincount(owner, weights=units.size, minlength=clients).min())
-        if smallest >= min_samples:
-            return _shares(owner[units.of_sample], clients)
+        sizes = np.bincount(owner, weights=units.size, minlength=clients)
+        if sizes.min() < min_samples:
+            continue
+        shares = _shares(owner[units.of_sample], clients)
+        if all(has_enough(int(client), shares[client]) for client in np.argsort(sizes, kind="stable")):
+            return shares
+    smallest, expected = int(sizes.min()), f"at least {min_samples} samples for every client, and enough to train on"
     got = f"{clients} clients with alpha {alpha}, the smallest of the last of {_ATTEMPTS} draws has {smallest}"
-    raise InvalidInput("partition", got, f"at least {min_samples} samples for every client", _REMEDY)
+    raise InvalidInput("partition", got, expected, _REMEDY)
 
 
 def by_site(site: IndexArray) -> tuple[tuple[int, IndexArray], ...]:

@@ -116,16 +116,22 @@ PARTITION_REMEDY = "Use fewer clients, a larger alpha, or another partition."
 """For users who divide one data set into clients."""
 
 
+def is_enough(split: Sequence[IndexArray], *, min_train: int) -> bool:
+    """Whether there are min_train samples to train on and no part is empty."""
+    return len(split[0]) >= min_train and all(len(part) > 0 for part in split[1:])
+
+
 def require_samples(
     client: str, split: Sequence[IndexArray], *, min_train: int = MIN_TRAIN_SAMPLES, remedy: str = PARTITION_REMEDY
 ) -> None:
-    """Refuse a client that has fewer than min_train samples to train on or an empty validation or test part."""
+    """Refuse a client whose parts are not enough, and say what is missing."""
+    if is_enough(split, min_train=min_train):
+        return
     if len(split[0]) < min_train:
         expected = f"at least {min_train}"
         raise InvalidInput(f"training samples of client {client}", len(split[0]), expected, remedy)
-    if any(len(part) == 0 for part in split[1:]):
-        got = " / ".join(str(len(part)) for part in split)
-        raise InvalidInput(f"samples of client {client}", got, "at least one in every part", remedy)
+    got = " / ".join(str(len(part)) for part in split)
+    raise InvalidInput(f"samples of client {client}", got, "at least one in every part", remedy)
 
 
 def _stratify(

@@ -132,11 +132,19 @@ def _divide(settings: CohortSettings, data: Dataset, seed: int) -> list[tuple[st
             alpha=settings.alpha,
             rng=rng,
             min_samples=settings.min_samples,
+            has_enough=lambda number, indices: splits.is_enough(
+                tuple(_parts_of(settings, data, _numbered(settings, number), indices, seed).values()),
+                min_train=settings.min_samples,
+            ),
         )
     else:
         shares = partition.dirichlet_pairs(data.y, data.group, clients=settings.clients, alpha=settings.alpha, rng=rng)
-    width = len(str(settings.clients))
-    return [(f"c{number + 1:0{width}d}", indices) for number, indices in enumerate(shares)]
+    return [(_numbered(settings, number), indices) for number, indices in enumerate(shares)]
+
+
+def _numbered(settings: CohortSettings, number: int) -> str:
+    """Return the name of a client that the data have no name for; names sort as they count."""
+    return f"c{number + 1:0{len(str(settings.clients))}d}"
 
 
 def _parts_of(

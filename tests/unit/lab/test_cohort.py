@@ -10,6 +10,10 @@ import pytest
 import torch
 
 from fedap_core.errors import InvalidInput
+from fedap_core.partition import dirichlet
+from fedap_core.randomness import generator
+from participant.data import load_dataset
+from participant.data.base import DataOptions
 from scripts.run.anchors import anchor_samples
 from scripts.run.cohort import Cohort, make_cohort, model_file_name
 from scripts.run.settings import CohortSettings
@@ -110,6 +114,25 @@ def test_samples_are_those_of_the_positions() -> None:
 def test_client_with_too_few_samples_is_refused_with_a_remedy(division: dict[str, object], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         clients_of(small_run("base", cohort=division))
+
+
+@pytest.mark.parametrize("options", [{}, {"validation": 0.2}, {"protocol": "reference"}])
+def test_dirichlet_is_drawn_until_everyone_has_enough_to_train_on(options: dict[str, object]) -> None:
+    """The first draw of seed 3 with 16 samples for everyone leaves a client 13 or fewer to train on."""
+    cohort = {"partition": "dirichlet", "alpha": 0.3, "min_samples": 16, **options}
+    clients = clients_of(small_run("base", cohort=cohort, seed=3)).clients
+    assert all(len(client.splits["train"]) >= 16 for client in clients)
+    assert all(len(part) for client in clients for part in client.splits.values())
+
+
+def test_the_first_draw_with_enough_to_train_on_is_taken() -> None:
+    """The draw that one who asks for samples alone gets, because all of its clients have enough to train on."""
+    settings = CohortSettings(data="synthetic", data_options=DATA_OPTIONS, partition="dirichlet", clients=3, alpha=2.0)
+    data = load_dataset("synthetic", DataOptions(options=DATA_OPTIONS))
+    rng = generator(1, purpose="partition")
+    drawn = dirichlet(data.y, data.group, clients=3, alpha=2.0, rng=rng, min_samples=settings.min_samples)
+    found = [np.sort(np.concatenate(list(client.splits.values()))) for client in make_cohort(settings, 1).clients]
+    assert [mine.tolist() for mine in found] == [mine.tolist() for mine in drawn]
 
 
 def test_data_without_sites_cannot_be_divided_by_them(tmp_path: Path) -> None:
