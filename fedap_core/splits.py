@@ -112,17 +112,13 @@ def split_overlapping(labels: IndexArray, *, fractions: Sequence[float], rng: np
     return split_client(labels, np.arange(labels.size, dtype=np.int64), None, fractions=fractions, rng=rng)
 
 
-PARTITION_REMEDY = "Use fewer clients, a larger alpha, or another partition."
-"""For users who divide one data set into clients."""
-
-
 def is_enough(split: Sequence[IndexArray], *, min_train: int) -> bool:
     """Whether there are min_train samples to train on and no part is empty."""
     return len(split[0]) >= min_train and all(len(part) > 0 for part in split[1:])
 
 
 def require_samples(
-    client: str, split: Sequence[IndexArray], *, min_train: int = MIN_TRAIN_SAMPLES, remedy: str = PARTITION_REMEDY
+    client: str, split: Sequence[IndexArray], *, remedy: str, min_train: int = MIN_TRAIN_SAMPLES
 ) -> None:
     """Refuse a client whose parts are not enough, and say what is missing."""
     if is_enough(split, min_train=min_train):

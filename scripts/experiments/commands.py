@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from fedap_core.errors import InvalidInput, parse_pairs
+from fedap_core.splits import MIN_TRAIN_SAMPLES
 from protocol.encodings import ENCODINGS
 from protocol.plan import Compute, Sgd
 from scripts.engines import ENGINES
@@ -29,6 +30,9 @@ Partition = Annotated[
         help="dirichlet-pairs, dirichlet, site or iid. Default: dirichlet-pairs; site for watch, and for synthetic "
         "without --clients."
     ),
+]
+MinSamples = Annotated[
+    int, typer.Option(help="Fewest training samples of a client; data that leave one fewer are refused.")
 ]
 Engine = Annotated[
     str,
@@ -77,15 +81,14 @@ def compare(
     alpha: Annotated[float, typer.Option(help="Dirichlet concentration; smaller is more uneven.")] = 0.1,
     protocol: Annotated[str, typer.Option(help="paper (half/half) or reference (40/30/30).")] = "paper",
     validation: Annotated[float, typer.Option(help="Fraction of training samples held back for model choice.")] = 0.0,
+    min_samples: MinSamples = MIN_TRAIN_SAMPLES,
     model: Annotated[str, typer.Option(help="lenet5, har-cnn, alexnet or package.module:factory.")] = "",
     data_option: Annotated[list[str] | None, typer.Option(help="key=value for the data source; repeatable.")] = None,
     overlapping_windows: Annotated[
         bool, typer.Option(help="Random split of overlapping windows; leaks training data into the test set.")
     ] = False,
     learning_rate: LearningRate = None,
-    lr_schedule: Annotated[
-        str, typer.Option(help="constant, or cosine: the learning rate falls over the run's rounds.")
-    ] = "constant",
+    lr_schedule: Annotated[str, typer.Option(help="constant, or cosine: falling over the run's rounds.")] = "constant",
     lr_floor: Annotated[float, typer.Option(help="Final learning rate, as a fraction of the first one.")] = 0.0,
     momentum: Annotated[float, typer.Option(help="Heavy-ball momentum; reset in every round.")] = 0.0,
     weight_decay: Annotated[float, typer.Option(help="Factor of the squared norm in the loss.")] = 0.0,

@@ -14,17 +14,20 @@ import numpy as np
 
 from fedap_core import partition, splits
 from fedap_core.arrays import IndexArray
-from fedap_core.errors import InvalidInput
+from fedap_core.errors import InvalidInput, shortened
 from fedap_core.randomness import generator
 from participant.data import load_dataset
 from participant.data.base import DataOptions, Dataset
-from scripts.run.settings import CohortSettings
+from scripts.run.settings import LEAST_MIN_SAMPLES, CohortSettings
 
 if TYPE_CHECKING:  # data are divided before torch is loaded, or while it loads
     import torch
 
     from fedap_core.nn.samples import Samples
 
+
+_MOST_NAMED = 5
+"""Sites in a message."""
 
 SPLIT_NAMES = {2: ("train", "test"), 3: ("train", "validation", "test")}
 
@@ -108,12 +111,26 @@ def make_cohort(settings: CohortSettings, seed: int) -> Cohort:
     """Load the data and divide them among clients; the same settings and seed give the same clients."""
     data = load_dataset(settings.data, DataOptions(options=settings.data_options))
     shares = _divide(settings, data, seed)
-    clients = []
-    for name, indices in shares:
-        parts = _parts_of(settings, data, name, indices, seed)
-        splits.require_samples(name, tuple(parts.values()), min_train=settings.min_samples)
-        clients.append(Client(name=name, splits=parts))
+    clients = [Client(name=name, splits=_parts_of(settings, data, name, own, seed)) for name, own in shares]
+    _require_samples(settings, clients)
     return Cohort(data=data, clients=tuple(sorted(clients, key=lambda client: client.name)))
+
+
+def _require_samples(settings: CohortSettings, clients: Sequence[Client]) -> None:
+    """Refuse a cohort in which a client has too few samples, with what helps under its partition."""
+    found = {client.name: tuple(client.splits.values()) for client in clients}
+    small = [name for name, parts in found.items() if not splits.is_enough(parts, min_train=settings.min_samples)]
+    if not small:
+        return
+    if settings.partition == "site":
+        remedy = f"Remove from the data, or join with others: {shortened(small, _MOST_NAMED)}."
+    elif settings.partition == "iid":
+        remedy = "Use fewer clients."
+    else:
+        remedy = "Use fewer clients, a larger alpha, or another partition."
+    if all(splits.is_enough(found[name], min_train=LEAST_MIN_SAMPLES) for name in small):
+        remedy += " Or lower min_samples (compare --min-samples)."
+    splits.require_samples(small[0], found[small[0]], min_train=settings.min_samples, remedy=remedy)
 
 
 def _divide(settings: CohortSettings, data: Dataset, seed: int) -> list[tuple[str, IndexArray]]:

@@ -25,7 +25,7 @@ from pydantic import (
 from coordinator.sections import take_record
 from fedap_core.errors import InvalidInput, in_words
 from fedap_core.participation import require_participation
-from fedap_core.splits import OVERLAPPING_LABEL, PROTOCOLS
+from fedap_core.splits import MIN_TRAIN_SAMPLES, OVERLAPPING_LABEL, PROTOCOLS
 from fedap_core.strategies import Strategy, make_strategy, sealing_objection
 from participant.training.privacy_budget import StatisticsPrivacy, UpdatePrivacy
 from protocol.encodings import Encoding
@@ -70,6 +70,9 @@ digest, so that a result is never mistaken for one of another algorithm."""
 
 Fraction = Annotated[float, Field(gt=0.0, le=1.0)]
 
+LEAST_MIN_SAMPLES = 2
+"""Batch norm cannot train on one sample."""
+
 
 class AnchorSettings(BaseModel):
     """Source of the anchor, the model that W is measured under.
@@ -101,7 +104,8 @@ class CohortSettings(BaseModel):
     validation: float = Field(default=0.0, ge=0.0, le=0.5)
     """Share of the training samples held back to choose between models, if the protocol has no validation split."""
     overlapping_windows: bool = False
-    min_samples: int = Field(default=32, ge=2)
+    min_samples: int = Field(default=MIN_TRAIN_SAMPLES, ge=LEAST_MIN_SAMPLES)
+    """Fewest training samples of a client."""
 
     @property
     def fractions(self) -> tuple[float, ...]:

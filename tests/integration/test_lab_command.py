@@ -168,7 +168,7 @@ def test_training_that_diverges_ends_with_the_advice_to_lower_the_learning_rate(
         (["--rounds", "-5"], "rounds"),
         (["--rounds", "0"], "rounds"),
         (["--clients", "0"], "clients"),
-        (["--clients", "100"], "fewer clients"),
+        (["--clients", "100"], "Use fewer clients"),
         (["--alpha", "-1"], "alpha"),
         (["--learning-rate", "0"], "learning_rate"),
         (["--learning-rate", "nan"], "learning_rate"),
@@ -201,6 +201,20 @@ def test_division_by_site_of_data_without_sites_is_refused(tmp_path: Path) -> No
     outcome = run_command(main, *arguments)
     assert outcome.is_one_clear_line, outcome.complaint
     assert "sites" in outcome.complaint
+
+
+def test_option_lowers_the_limit_that_a_small_site_is_refused_by(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (120, 1, 16, 16), dtype=np.uint8)
+    site = np.repeat(["large", "small"], [100, 20])
+    np.savez(tmp_path / "mine.npz", allow_pickle=False, x=x, y=np.arange(120) % 2, site=site)
+    arguments = ["--data", str(tmp_path / "mine.npz"), "--partition", "site", "--rounds", "1", "--algorithms", "base"]
+    refused = run_command(main, "compare", *arguments, "--out", str(tmp_path / "out"))
+    assert refused.is_one_clear_line, refused.complaint
+    assert "small" in refused.complaint
+    assert "--min-samples" in refused.complaint
+    accepted = run_command(main, "compare", *arguments, "--out", str(tmp_path / "out"), "--min-samples", "10")
+    assert accepted.code == 0, accepted.complaint
+    assert len(recorded(tmp_path / "out", "*-base-*")) == 2
 
 
 def test_output_folder_that_cannot_be_made_is_refused_before_anything_runs() -> None:

@@ -17,6 +17,7 @@ from fedap_core.splits import (
 )
 
 HALVES = PROTOCOLS["paper"]
+REMEDY = "Add patients."
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -140,23 +141,23 @@ def test_overlapping_split_uses_every_window_and_has_a_name_that_warns() -> None
 
 
 def test_client_with_enough_of_everything_is_accepted() -> None:
-    require_samples("p3", (singles(32), singles(1), singles(1)))
-    require_samples("p3", (singles(4), singles(1)), min_train=4)
+    require_samples("p3", (singles(32), singles(1), singles(1)), remedy=REMEDY)
+    require_samples("p3", (singles(4), singles(1)), min_train=4, remedy=REMEDY)
 
 
 def test_client_with_too_few_training_samples_is_refused_with_a_remedy() -> None:
     with pytest.raises(
-        InvalidInput, match=r"training samples of client p3: got 31, expected at least 32.*fewer clients"
+        InvalidInput, match=r"training samples of client p3: got 31, expected at least 32. Add patients"
     ):
-        require_samples("p3", (singles(31), singles(40)))
+        require_samples("p3", (singles(31), singles(40)), remedy=REMEDY)
 
 
 @pytest.mark.parametrize("rest", [(0,), (0, 5), (5, 0)])
 def test_client_with_an_empty_part_is_refused_with_a_remedy(rest: tuple[int, ...]) -> None:
     with pytest.raises(
-        InvalidInput, match=r"samples of client p3: got 40 / .*at least one in every part.*larger alpha"
+        InvalidInput, match=r"samples of client p3: got 40 / .*at least one in every part. Add patients"
     ):
-        require_samples("p3", (singles(40), *(singles(size) for size in rest)))
+        require_samples("p3", (singles(40), *(singles(size) for size in rest)), remedy=REMEDY)
 
 
 @pytest.mark.parametrize("fractions", [(1.0,), (0.5, 0.4), (1.0, 0.0), (1.2, -0.2)])

@@ -106,9 +106,11 @@ def test_samples_are_those_of_the_positions() -> None:
 @pytest.mark.parametrize(
     ("division", "said"),
     [
-        ({"partition": "iid", "clients": 20}, "fewer clients"),
-        ({"partition": "iid", "min_samples": 41}, "fewer clients"),
+        ({"partition": "iid", "clients": 20}, "Use fewer clients"),
+        ({"partition": "iid", "min_samples": 41}, "Use fewer clients"),
+        ({"partition": "iid", "min_samples": 41}, "Or lower min_samples"),
         ({"partition": "dirichlet", "alpha": 1e-3, "min_samples": 70}, "larger alpha"),
+        ({"partition": "dirichlet-pairs", "alpha": 0.1, "min_samples": 70}, "larger alpha"),
     ],
 )
 def test_client_with_too_few_samples_is_refused_with_a_remedy(division: dict[str, object], said: str) -> None:
@@ -133,6 +135,28 @@ def test_the_first_draw_with_enough_to_train_on_is_taken() -> None:
     drawn = dirichlet(data.y, data.group, clients=3, alpha=2.0, rng=rng, min_samples=settings.min_samples)
     found = [np.sort(np.concatenate(list(client.splits.values()))) for client in make_cohort(settings, 1).clients]
     assert [mine.tolist() for mine in found] == [mine.tolist() for mine in drawn]
+
+
+def write_sites(path: Path, sizes: dict[str, int]) -> CohortSettings:
+    samples = sum(sizes.values())
+    site = np.repeat(list(sizes), list(sizes.values()))
+    np.savez(path, allow_pickle=False, x=np.zeros((samples, 1, 16, 16), np.uint8), y=np.arange(samples) % 2, site=site)
+    return CohortSettings(data=str(path), partition="site")
+
+
+def test_all_sites_with_too_few_samples_are_named_and_what_can_be_done_about_them(tmp_path: Path) -> None:
+    """East has 20 samples to train on and West 10: a limit of 10 would do, but not for North, which has one in all."""
+    settings = write_sites(tmp_path / "a.npz", {"east": 40, "south": 100, "west": 20})
+    with pytest.raises(InvalidInput) as refused:
+        make_cohort(settings, 0)
+    assert str(refused.value) == (
+        "training samples of client east: got 20, expected at least 32. Remove from the data, or join with others: "
+        "east, west. Or lower min_samples (compare --min-samples)."
+    )
+    with pytest.raises(InvalidInput, match=r"join with others: east, north\.$"):
+        make_cohort(write_sites(tmp_path / "b.npz", {"east": 40, "north": 1, "south": 100}), 0)
+    lower = settings.model_copy(update={"min_samples": 10})
+    assert [len(client.splits["train"]) for client in make_cohort(lower, 0).clients] == [20, 50, 10]
 
 
 def test_data_without_sites_cannot_be_divided_by_them(tmp_path: Path) -> None:
