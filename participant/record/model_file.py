@@ -95,6 +95,14 @@ def read_spec(path: Path) -> ModelSpec:
         return ModelSpec.from_metadata(file.metadata() or {}, source=str(path))
 
 
+def read_notes(path: Path) -> dict[str, str]:
+    """Read only the notes, no tensors."""
+    with _opened(path) as file:
+        metadata: dict[str, str] = dict(file.metadata() or {})
+    ModelSpec.from_metadata(metadata, source=str(path))  # refuses a file without a description
+    return notes_of(metadata)
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     if not path.is_file():

@@ -37,7 +37,7 @@ MEASURE_SHARE = 1 / 3
 def run_virtual(settings: AsyncSettings, cohort: Cohort, options: EngineOptions) -> AsyncFolder:
     """Make a run from its beginning, unless it is complete, and return its folder."""
     folder = AsyncFolder(options.root, settings)
-    folder.make_once(lambda: _run(folder, settings, cohort, options))
+    folder.make_once(cohort.described(), lambda: _run(folder, settings, cohort, options))
     return folder
 
 

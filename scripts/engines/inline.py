@@ -35,11 +35,12 @@ from scripts.engines.sampling import Sampling
 from scripts.engines.sealed_rows import mix_as_sealed
 from scripts.engines.tables import room_for_rows
 from scripts.engines.transport import Transport
-from scripts.run.anchors import require_same_model, train_pooled_anchor
+from scripts.run.anchors import require_same_model, require_trained_on, train_pooled_anchor
 from scripts.run.cohort import Cohort, model_file_name
 from scripts.run.forked import run_in_child
 from scripts.run.private_measuring import measured_privately
 from scripts.run.private_training import PrivateRows
+from scripts.run.provenance import require_fitting_model
 from scripts.run.records import ClientScore, RoundRecord
 from scripts.run.run_folder import RunFolder
 from scripts.run.settings import RunSettings
@@ -78,7 +79,7 @@ def run_inline(
 ) -> RunFolder:
     """Run the missing rounds of a run and return its folder."""
     folder = RunFolder(options.root, settings)
-    folder.make_once(lambda: _run_missing(folder, settings, cohort, options, open_pool))
+    folder.make_once(cohort.described(), lambda: _run_missing(folder, settings, cohort, options, open_pool))
     return folder
 
 
@@ -86,8 +87,8 @@ def _run_missing(
     folder: RunFolder, settings: RunSettings, cohort: Cohort, options: EngineOptions, open_pool: PoolMaker
 ) -> None:
     initial = initial_file(settings, cohort, options)
-    first = folder.begin(versions(), cohort.described(), keep_models=options.keep_models)
     anchor = anchor_file(settings, cohort, initial, options) if settings.uses_anchor else None
+    first = folder.begin(versions(), cohort.described(), keep_models=options.keep_models)
     start = anchor if settings.start_from == "anchor" and anchor is not None else initial
     pool = open_pool(settings, cohort, start, options)
     try:
@@ -113,6 +114,7 @@ def initial_file(settings: RunSettings, cohort: Cohort, options: EngineOptions) 
         write_model(path, spec, state)
 
     _make_once(path, work, options)
+    require_fitting_model(settings.cohort.data, read_spec(path), cohort.data, path)
     return path
 
 
@@ -126,6 +128,7 @@ def anchor_file(settings: RunSettings, cohort: Cohort, initial: Path, options: E
         return _warm_up(settings, cohort, options)
     path = options.root / "anchors" / f"{settings.anchor_identity}.safetensors"
     _make_once(path, lambda: train_pooled_anchor(settings, cohort, initial, path), options)
+    require_trained_on(path, cohort, settings.cohort.data)
     return path
 
 
@@ -183,7 +186,7 @@ class InlineFederation:
 
     def run(self, first: int, anchor: Path | None) -> None:
         """Run rounds first .. rounds - 1; round `first` resumes from the saved models of the one before."""
-        skipped = self._warm_up_rounds()
+        skipped = self._settings.warm_up_rounds
         if first > 0:
             self._pool.load(self._folder.models(first - 1))
             self._transport.load(self._folder.models(first - 1))
@@ -215,10 +218,6 @@ class InlineFederation:
         if self._settings.statistics_privacy is None:
             return self._pool.measure(anchor, self._strategy.first_measure)
         return measured_privately(self._settings, self._cohort, anchor)
-
-    def _warm_up_rounds(self) -> int:
-        warm = self._settings.uses_anchor and self._settings.anchor.kind == "warmup"
-        return self._settings.anchor.rounds if warm else 0
 
     def _round(self, round_no: int, skipped: int) -> None:
         began = time.monotonic()
@@ -277,7 +276,7 @@ class InlineFederation:
     def _deliver(self, round_no: int, receivers: Chosen) -> None:
         """Deliver their rows to these clients for that round."""
         self._transport.deliver(self._pool.rows, receivers)
-        others_have_trained = round_no > self._warm_up_rounds()
+        others_have_trained = round_no > self._settings.warm_up_rounds
         entering = self._sampling.entering(receivers) if others_have_trained else []
         if self._strategy.acts_on_delivery or entering:
             self._pool.deliver(round_no, receivers, entering)
@@ -332,7 +331,7 @@ class InlineFederation:
         own: tuple[int | None, ...] = tuple(served)
         personal = self._strategy.is_personal(phase)
         if self._settings.sealed:
-            skipped = self._warm_up_rounds()
+            skipped = self._settings.warm_up_rounds
             measure = self._strategy.round_plan(round_no - skipped, self._settings.rounds - skipped).measure
             known = weights if measure is Measure.NONE else np.ones_like(weights)  # W is known a round later
             mix_as_sealed(known, self._cohort.names, self._strategy, phase, rows)

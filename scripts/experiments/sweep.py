@@ -32,6 +32,7 @@ from rich.progress import (
 from fedap_core.errors import InvalidInput
 from scripts.engines import find_engine, load_engine
 from scripts.engines.base import EngineOptions
+from scripts.experiments.stored_runs import require_present_data
 from scripts.run.background_cohort import BackgroundCohort
 from scripts.run.cohort import Cohort
 from scripts.run.forked import FORK, end_with_parent, how_it_ended, signals_held, unwind_on_sigterm
@@ -106,6 +107,7 @@ def run_sweep(runs: Sequence[RunSettings], options: SweepOptions, console: Conso
         raise InvalidInput("out", str(options.root), "a folder that can be made", f"{error.strerror}.") from error
     folders = [RunFolder(options.root, run) for run in runs]
     missing = [run for run, folder in zip(runs, folders, strict=True) if not folder.is_complete()]
+    require_present_data(folders, console, runs_missing=bool(missing))
     tracking = LabTracking(options.track, lambda sentence: console.print(sentence, soft_wrap=True))
     if missing:
         with _progress(console) as progress:

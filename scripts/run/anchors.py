@@ -18,10 +18,11 @@ from fedap_core.model_spec import ModelSpec
 from fedap_core.nn.state import FlatModel
 from fedap_core.nn.training import Randomness, train
 from fedap_core.randomness import derive_seed, generator
-from participant.record.model_file import module_of, read_model, read_spec, write_model
+from participant.record.model_file import module_of, read_model, read_notes, read_spec, write_model
 from participant.training.local import use_threads
 from protocol.plan import Sgd
 from scripts.run.cohort import Cohort
+from scripts.run.provenance import FINGERPRINT, require_same_fingerprint
 from scripts.run.settings import RunSettings
 
 
@@ -59,7 +60,16 @@ def train_pooled_anchor(settings: RunSettings, cohort: Cohort, initial: Path, pa
         raise InvalidInput(
             "anchor", "values that are not finite", "finite weights", "Training diverged: lower the learning rate."
         )
-    write_model(path, spec, model.state(), {"anchor": settings.anchor.model_dump_json()})
+    notes = {"anchor": settings.anchor.model_dump_json(), FINGERPRINT: cohort.fingerprint}
+    write_model(path, spec, model.state(), notes)
+
+
+def require_trained_on(path: Path, cohort: Cohort, source: str) -> None:
+    """Refuse an anchor that was trained on other data; one of an earlier version does not say on which. source: the
+    name of the data."""
+    stored = read_notes(path).get(FINGERPRINT)
+    if stored is not None:
+        require_same_fingerprint(source, stored, cohort.fingerprint, path, "file")
 
 
 def require_same_model(path: Path, spec: ModelSpec) -> None:

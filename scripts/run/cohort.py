@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,8 @@ from fedap_core.errors import InvalidInput, shortened
 from fedap_core.randomness import generator
 from participant.data import load_dataset
 from participant.data.base import DataOptions, Dataset
+from scripts.run.provenance import FINGERPRINT, fingerprint_of
+from scripts.run.records import Json
 from scripts.run.settings import LEAST_MIN_SAMPLES, CohortSettings
 
 if TYPE_CHECKING:  # data are divided before torch is loaded, or while it loads
@@ -94,9 +97,16 @@ class Cohort:
         """The splits that models are evaluated on; a client may lack some."""
         return tuple(name for name in ("validation", "test") if any(name in client.splits for client in self.clients))
 
-    def described(self) -> dict[str, object]:
-        """What a run folder says of its clients."""
-        return {"clients": self.names, "classes": self.data.classes, "class_counts": self.class_counts()}
+    @cached_property
+    def fingerprint(self) -> str:
+        """Fingerprint of the data."""
+        return fingerprint_of(self.data)
+
+    def described(self) -> Json:
+        """What a run folder says of its clients and data."""
+        counts = self.class_counts()
+        described = {"clients": self.names, "classes": list(self.data.classes), "class_counts": counts}
+        return described | {FINGERPRINT: self.fingerprint}
 
     def class_counts(self) -> list[list[int]]:
         """(clients, classes): how many samples of each class a client has, over all splits."""

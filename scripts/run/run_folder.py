@@ -22,6 +22,7 @@ from fedap_core.strategies import Mixing
 from scripts.run.clusters import MOST_DRAWN, clusters_of
 from scripts.run.damage import intact
 from scripts.run.mixing_record import AnyMixing, MixingRecord, read_mixing_record
+from scripts.run.provenance import require_same_data
 from scripts.run.records import Json, RoundRecord, complete_lines, read_rounds
 from scripts.run.results import Summary, summarise
 from scripts.run.settings import RunSettings
@@ -54,12 +55,27 @@ class RunFolder:
             finally:
                 fcntl.flock(file, fcntl.LOCK_UN)
 
-    def make_once(self, work: Callable[[], None]) -> None:
-        """Do the work of the run unless it is complete, or another process completes it in the meantime."""
+    def make_once(self, cohort: Json, work: Callable[[], None]) -> None:
+        """Do the work of the run unless it is complete, or another process completes it in the meantime. cohort: what
+        is to be written of its clients and data; rounds from other data are refused."""
+        self.require_same_data(cohort)
         if not self.is_complete():
             with self.alone():
                 if not self.is_complete():
                     work()
+
+    def require_same_data(self, cohort: Json) -> None:
+        """Refuse rounds in this folder that come from other data."""
+        stored = self.stored_cohort()
+        if stored is not None:
+            require_same_data(self.settings.cohort.data, stored, cohort, self.path)
+
+    def stored_cohort(self) -> Json | None:
+        """Return what the folder says of its clients and data; None if no run was begun in it."""
+        if not self._settings_path.exists():
+            return None
+        with intact(self._settings_path):
+            return dict(self._described()["cohort"])
 
     def begin(self, versions: dict[str, str], cohort: Json, *, keep_models: bool) -> int:
         """Make the folder, drop records after the last saved models, and return the first round still to run."""

@@ -65,7 +65,7 @@ def run_processes(settings: RunSettings, cohort: Cohort, options: ProcessOptions
     """Make a run, unless it is complete, and return its folder."""
     require_possible(settings, cohort)
     folder = RunFolder(options.root, settings)
-    folder.make_once(lambda: _Federation(settings, cohort, folder, options).run())
+    folder.make_once(cohort.described(), lambda: _Federation(settings, cohort, folder, options).run())
     return folder
 
 

@@ -127,6 +127,9 @@ def _provenance(study: AsyncStudy) -> str:
 
 def _run_missing(cases: Sequence[Case], cohort: Cohort, root: Path, *, jobs: int, console: Console) -> None:
     """Make the missing runs, up to `jobs` at a time, each in its own process."""
+    described = cohort.described()
+    for case in cases:
+        AsyncFolder(root, case.settings).require_same_data(described)
     waiting = [case for case in cases if not AsyncFolder(root, case.settings).is_complete()]
     with Children(root / "logs") as children:
         while waiting or children.alive:

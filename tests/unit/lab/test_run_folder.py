@@ -46,6 +46,17 @@ def save_models(folder: RunFolder, round_no: int) -> None:
         (half / "c1.safetensors").write_text(f"of round {round_no}")
 
 
+@pytest.mark.parametrize("rounds", [2, 3])
+def test_rounds_from_other_data_are_neither_taken_nor_continued(rounds: int, tmp_path: Path) -> None:
+    """Two rounds are there: with the first number nothing is missing."""
+    folder_with(tmp_path, [[0.5, 0.5]] * 2)
+    folder = RunFolder(tmp_path, small_run("fedbn", rounds=rounds))
+    worked: list[str] = []
+    with pytest.raises(InvalidInput, match=r"clients of synthetic: got 1 \(c1\), expected 2 \(c1, c2\)"):
+        folder.make_once({"clients": ["c1"]}, lambda: worked.append("work"))
+    assert not worked
+
+
 def test_mixing_reads_back_to_the_bit(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     weights = rng.dirichlet(np.ones(4), size=4)
