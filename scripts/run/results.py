@@ -220,14 +220,14 @@ def known_means(rows: FloatArray) -> FloatArray:
 
 def with_choice(ours: Sequence[Summary], alone: Sequence[Summary]) -> float | None:
     """Return the last round's mean test accuracy if every client keeps whichever is better on its validation samples,
-    this algorithm's model or its own; over the seeds that both have, None if no validation samples were held back."""
+    this algorithm's model or its own, and without validation samples the algorithm's; over the seeds that both have,
+    None if no validation samples were held back."""
     theirs = {run.seed: run.candidates for run in alone}
-    kept = [
-        choose([one, other]).of(BEST).test
-        for run in ours
-        for one, other in zip(run.candidates, theirs.get(run.seed, ()), strict=False)
-        if one.validation is not None and other.validation is not None
-    ]
+    pairs = [pair for run in ours for pair in zip(run.candidates, theirs.get(run.seed, ()), strict=False)]
+    can_choose = [all(one.validation is not None for one in pair) for pair in pairs]
+    if not any(can_choose):
+        return None
+    kept = [choose(pair).of(BEST).test if can else pair[0].test for pair, can in zip(pairs, can_choose, strict=True)]
     return mean_or_none([None if one is None else one.accuracy for one in kept])
 
 

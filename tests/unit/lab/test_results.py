@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fedap_core.choosing import ALONE, FEDERATED, Candidate, HitCount
 from fedap_core.errors import InvalidInput
 from scripts.report.tables import markdown_table
 from scripts.run.records import ClientScore, RoundRecord
-from scripts.run.results import SETTLED, Summary, difference, headline, positions, summarise, worse_off
+from scripts.run.results import SETTLED, Summary, difference, headline, positions, summarise, with_choice, worse_off
 
 
 def record(number: int, correct: list[int | None], *, matrices: bool = False) -> RoundRecord:
@@ -150,3 +151,24 @@ def test_every_algorithm_stands_beside_the_best_and_beside_alone() -> None:
     assert base.to_best is not None
     assert base.to_best.mean == pytest.approx(-0.15)
     assert (fedavg.worse_off, fedap.worse_off) == (0.5, 0.0)
+
+
+def candidate(name: str, validation: int | None, test: int) -> Candidate:
+    held = None if validation is None else HitCount(correct=validation, samples=10)
+    return Candidate(name=name, validation=held, test=HitCount(correct=test, samples=100))
+
+
+def test_choice_counts_who_cannot_choose_with_the_federated_model() -> None:
+    """The first keeps its own model, 90 instead of 70, the second the federated one with 80, and the third, without
+    validation samples, the federated one with 40, though its own has 95."""
+    ours = replace(
+        summary("fedap", [0.7, 0.8, 0.4]),
+        candidates=(candidate(FEDERATED, 5, 70), candidate(FEDERATED, 9, 80), candidate(FEDERATED, None, 40)),
+    )
+    alone = replace(
+        summary("base", [0.9, 0.6, 0.95]),
+        candidates=(candidate(ALONE, 9, 90), candidate(ALONE, 5, 60), candidate(ALONE, None, 95)),
+    )
+    assert with_choice([ours], [alone]) == pytest.approx((0.9 + 0.8 + 0.4) / 3)
+    nobody = [replace(run, candidates=run.candidates[2:]) for run in (ours, alone)]
+    assert with_choice(nobody[:1], nobody[1:]) is None
