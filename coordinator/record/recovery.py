@@ -60,7 +60,7 @@ def recovery_of(folder: Path, *, accept_older: bool, backup: Path | None, make_r
     journal = _unfinished(recovery) or read_journal(folder)
     if obstacle := dict(journal.facts).get(OBSTACLE):
         recovery.found.append(obstacle)
-        recovery.expects, recovery.asks = "the newer folder, or a backup", f"{obstacle}."
+        recovery.expects, recovery.asks = "the newer folder, or a backup of it", f"{obstacle}. Put that in its place."
         return recovery
     if journal.wrong:
         journal = _mend_journal(recovery, journal, backup, accept_older=accept_older)

@@ -56,8 +56,10 @@ def test_bytes_of_every_encoding_are_compared_and_finished_runs_are_used_again(t
     assert (kept / "bytes.png").stat().st_size > 0
     findings = json.loads((tmp_path / "bench.json").read_text())["parts"]["bytes"]["findings"]
     shares = [one["value"] for one in findings if "bytes" in one["what"]]
-    assert shares == sorted(shares, reverse=True)
-    assert shares[-1] < 0.5
+    *most, topk, coarse = shares
+    assert [*most, topk] == sorted([*most, topk], reverse=True)
+    assert topk < 0.5
+    assert coarse < 0.5  # in so few rounds most of its bytes are those of the first model
 
 
 @pytest.mark.slow

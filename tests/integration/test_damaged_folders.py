@@ -314,7 +314,8 @@ def test_a_folder_older_than_the_federation_waits_for_its_operator_and_gives_nob
         try:
             process.ready()
             told = partial(run.command, "status", str(run.folder))
-            wait_until(lambda: "older than the federation by 1 round" in told()[1], "the statement", deadline_s=WAIT_S)
+            wait_until(lambda: "the run waits" in told()[1], "all members, which are ahead", deadline_s=WAIT_S)
+            assert "older than the federation by 1 round" in told()[1]
             assert "--accept-older" in told()[1]
             process.terminate()
             assert process.wait() == 2
